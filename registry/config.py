@@ -50,9 +50,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
     text = ""
     try:
-        text = (
-            Path(path).expanduser().read_text(encoding="utf-8-sig")
-        )  # with a byte-order mark or not
+        # With a byte-order mark or not.
+        text = Path(path).expanduser().read_text(encoding="utf-8-sig")
         data = tomllib.loads(text)
     except RecursionError:
         raise InvalidConfig(

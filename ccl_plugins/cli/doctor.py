@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -72,8 +73,6 @@ class Report:
 
     def json(self) -> str:
         """The report as a JSON object."""
-        import json
-
         plugins = [{key: getattr(plugin, key) for key in TOLD} for plugin in self.plugins]
         return json.dumps({"healthy": self.healthy, **asdict(self), "plugins": plugins}, indent=2)
 
@@ -106,13 +105,11 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
             continue
         for unread in documented(spec.label, spec.load(), schema)[1]:
             failures.append(engine.Failure.of(spec.plugin, spec.version, unread))
-    sections = _incomplete(registry), _unmet(registry), _names(registry), _side_effects(registry)
-    incomplete, unmet, names, effects = map(list, sections)
     return Report(
         registry.plugins,
         tuple(failures),
-        (*incomplete, *unmet),
-        (*names, *effects),
+        (*_incomplete(registry), *_unmet(registry)),
+        (*_names(registry), *_side_effects(registry)),
         {name: _version(name) or "not installed" for name in LIBRARIES},
     )
 

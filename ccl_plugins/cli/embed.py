@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mistakes
+from ccl_plugins.cli.commands import Command, argument, reporting_mistakes
 from ccl_plugins.cli.evaluate import opened
 
 
@@ -17,11 +17,8 @@ def _run(options: argparse.Namespace) -> int:
 
     run = opened(options.run_folder)
     given = {"split": options.split, "method": options.method, "neighbors": options.neighbors}
-    try:
-        with reporting_mistakes():
-            file = embed(run, options.file, **given)
-    except ImportError as error:  # of the extra that the method needs
-        raise Mistake(str(error)) from error
+    with reporting_mistakes():
+        file = embed(run, options.file, **given)
     words = "--x projection_x --y projection_y"
     if options.neighbors:
         words += " --neighbors neighbors"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,8 +86,6 @@ def tabulate(points: Sequence[Point], against: str, notes: Sequence[str] = ()) -
 
 def _read_values(text: str) -> tuple[str, list[Any]]:
     """``k=1,2,3`` as a name and its values, which have TOML's syntax."""
-    import tomllib
-
     parameter, _, values = text.partition("=")
     try:
         listed = tomllib.loads(f"values = [{values}]")["values"]

@@ -51,12 +51,8 @@ def _run(options: argparse.Namespace) -> int:
         if options.out is not None:
             sweep = replace(sweep, out=Path(options.out).expanduser())
     with reporting_mistakes(options.file):
-        try:
-            sweep.check()
-            sweeps.begin(sweep, resume=options.resume)
-        except ImportError as error:
-            raise ValueError(str(error)) from error
-    with reporting_mistakes(options.file):
+        sweep.check()
+        sweeps.begin(sweep, resume=options.resume)
         notes = [] if sweep.validation else [*sweep.associated()]
     for note in notes:
         _tell(note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -58,8 +59,6 @@ class TextTable(list[dict[str, Any]]):
 
     def json(self) -> str:
         """The rows as a JSON array."""
-        import json
-
         return json.dumps(self, indent=2)
 
 

@@ -85,19 +85,19 @@ def _run(options: argparse.Namespace) -> int:
     # A mistake in the only file is no failed run among others.
     passing = (RunInterrupted, *([Mistake] if len(jobs) == 1 else []))
     stopped: BaseException | None = None
+
+    def work(i: int) -> None:
+        def before(untrained: Mapping[str, Measurement]) -> None:
+            results[i] = Result(jobs[i].folder, untrained, state="stopped")
+
+        results[i] = Result(jobs[i].folder, state="stopped")
+        results[i] = _train(jobs[i], ready[i], options.quiet, before)
+
     for i, (job, checked) in enumerate(zip(jobs, ready, strict=True)):
-
-        def work(i: int = i, job: Job = job, checked: Checked = checked) -> None:
-            def before(untrained: Mapping[str, Measurement]) -> None:
-                results[i] = Result(job.folder, untrained, state="stopped")
-
-            results[i] = Result(job.folder, state="stopped")
-            results[i] = _train(job, checked, options.quiet, before)
-
         try:
             if not is_first():
-                work()  # Lightning ends all processes if one of them fails
-            elif reason := attempt(job.file, work, passing=passing):
+                work(i)  # Lightning ends all processes if one of them fails
+            elif reason := attempt(job.file, work, i, passing=passing):
                 results[i] = replace(results[i], state=f"failed: {reason}")
                 if checked.pipeline.settings.processes > 1:
                     break  # the other processes have ended, or wait for this one

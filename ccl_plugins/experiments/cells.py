@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+
 from ccl_plugins.experiments.changes import DATA
 from ccl_plugins.experiments.jobs import FOREVER, on_slurm, submitit
 from ccl_plugins.experiments.pipeline import Pipeline, Run
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import optuna
-    from filelock import BaseFileLock
 
 T = TypeVar("T")
 
@@ -124,20 +125,6 @@ def _optuna() -> Any:
     return optuna
 
 
-class _Lock:
-    """A lock of the system as Optuna takes one; it is free when its process has ended."""
-
-    def __init__(self, lock: BaseFileLock) -> None:
-        self.lock = lock
-
-    def acquire(self) -> bool:
-        self.lock.acquire()
-        return True
-
-    def release(self) -> None:
-        self.lock.release()
-
-
 def _study(sweep: Sweep) -> optuna.Study:
     """The study in a sweep's folder."""
     optuna = _optuna()
@@ -147,7 +134,8 @@ def _study(sweep: Sweep) -> optuna.Study:
     from ccl_plugins.experiments.journal import Journal
 
     # Optuna's own locks outlive a process that is killed; in a relative folder they are never broken.
-    lock: Any = _Lock(FileLock(sweep.out / "study.lock"))
+    # This one is free when its process has ended.
+    lock = FileLock(sweep.out / "study.lock")
     storage = JournalStorage(Journal(str(sweep.out / "study.log"), lock))
     return optuna.create_study(
         study_name="sweep",
@@ -403,8 +391,6 @@ def launch(sweep: Sweep, jobs: int, launcher: str = "local") -> list[Any]:
     if launcher == "slurm":
         executor = on_slurm(logs, "a sweep", {"name": "ccl-sweep", **sweep.slurm})
         return list(executor.map_array(work_in, [str(sweep.out)] * jobs))
-    import torch
-
     devices = torch.cuda.device_count()
     local, started = submitit("a sweep").LocalExecutor(logs), []
     for i in range(jobs):
@@ -459,8 +445,7 @@ def _cell(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> Cell:
         run = Run(folder)
     except FileNotFoundError:  # not begun, or another process begins it anew
         return Cell(name, values, state, {}, {}, {})
-    done = state == "done"
-    if not done:
+    if state != "done":
         return Cell(name, values, state, run.before, {}, {})
     chosen_by = run.measurements("validation").get(sweep.metric)
     known = (chosen_by.interval, chosen_by.samples) if chosen_by else (None, None)

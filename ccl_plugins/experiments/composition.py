@@ -6,7 +6,9 @@ import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
+
+import torch
 
 from ccl_plugins._engine import engine
 from ccl_plugins.experiments import image_statistics, modalities, requirements
@@ -15,10 +17,8 @@ from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.record import nested, plugins_of
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import place_of, variables
+from ccl_plugins.training.parts import Parts
 from ccl_plugins.transforms.modalities import modality_of_each
-
-if TYPE_CHECKING:
-    from ccl_plugins.training.parts import Parts
 
 SINGLE = ("dataset", "transform", "backbone", "method", "objective", "sampler")
 """The kinds of which a pipeline has exactly one."""
@@ -108,12 +108,8 @@ class Composition:
         self.dataset = self.choices["dataset"].build(cache=cache)
         self.evaluates_by_default = evaluate is None
         """Whether the evaluators follow from the data set's columns, and not from a choice."""
-        self.evaluators = [
-            reg.read("evaluator", choice, where=f"evaluate[{i}]")
-            for i, choice in enumerate(
-                requirements.default_evaluators(self.dataset) if evaluate is None else evaluate
-            )
-        ]
+        chosen = requirements.default_evaluators(self.dataset) if evaluate is None else evaluate
+        self.evaluators = requirements.read_all("evaluator", chosen, "evaluate")
         self._build_and_check(cache)
         # A plug-in rejects a pipeline by raising.
         reg.call("ccl_pipeline_composed", pipeline=self, options=self.hook_options)
@@ -123,8 +119,6 @@ class Composition:
 
         This objective is for the check alone: `build` makes another, with newly drawn parameters.
         """
-        import torch
-
         supplied = {"dataset": self.dataset}
         with torch.random.fork_rng(devices=[]):
             objective = self.choices["objective"].build(cache={})
@@ -169,8 +163,6 @@ class Composition:
 
         Of networks that are objects of the session they are copies, with the weights that these have now.
         """
-        from ccl_plugins.training.parts import Parts
-
         cache: dict[Any, Any] = {}
         method = self._build_method(cache)
         objective = self.choices["objective"].build(cache=cache)

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.experiments.neighbors import nearest, thumbnail
 from ccl_plugins.files.arrays import real
@@ -19,7 +22,6 @@ from ccl_plugins.metadata.values import missing_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from torch import Tensor
 
     from ccl_plugins.experiments.pipeline import Run
     from ccl_plugins.protocols import ValueType
@@ -142,7 +144,6 @@ def _tables(
 ) -> Iterator[pa.Table]:
     """The rows of the file, in parts."""
     import pyarrow as pa
-    import torch
 
     from ccl_plugins.numerics.two_dimensions import project
 
@@ -179,14 +180,12 @@ def _tables(
 
 def _metadata(run: Run, datas: Sequence[Any], sizes: Sequence[int]) -> dict[str, _Column]:
     """The metadata columns, of some splits one after the other."""
-    import torch
-
     schema = run.dataset.schema()
     columns = {}
     for name in dict.fromkeys(name for data in datas for name in data.metadata):
         given = [data.metadata.get(name) for data in datas]
         value_type = schema.get(name, "continuous")
-        words = next((w for data in datas if (w := _words(data, name))), ())
+        words = next((w for data in datas if (w := getattr(data, "vocabulary", {}).get(name))), ())
         if not all(each is None or isinstance(each, torch.Tensor) for each in given):
             encoded = encode(*({name: each} for each in given if each is not None))
             tables = iter(encoded.tables)
@@ -223,8 +222,6 @@ def _joined(
     words: Sequence[str] = (),
 ) -> _Column:
     """The values of splits as one column; of a split without them all rows are missing."""
-    import torch
-
     like = next(each for each in given if each is not None)
     values, missing = [], []
     for each, size in zip(given, sizes, strict=True):
@@ -249,10 +246,6 @@ def _lists(values: Tensor, missing: Any = None) -> pa.ListArray:
     flat = pa.array(values.contiguous().view(-1).numpy())
     mask = None if missing is None else pa.array(missing)
     return pa.ListArray.from_arrays(offsets, flat, mask=mask)
-
-
-def _words(data: Any, name: str) -> Sequence[str]:
-    return getattr(data, "vocabulary", {}).get(name, ())
 
 
 def _images(datas: Sequence[Any], places: Sequence[tuple[int, int]]) -> dict[str, pa.Array]:

@@ -9,9 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import torch
+
+from ccl_plugins.arguments import one_of
 from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, EXPORTED, PROGRAM, README, WEIGHTS
 from ccl_plugins.experiments.paths import without_paths
 from ccl_plugins.experiments.record import write_json
+from ccl_plugins.files.atomic import replacing
+from ccl_plugins.files.lock import owning
+from ccl_plugins.files.sums import write_sums
+from ccl_plugins.transforms.modalities import of_image
 
 Run: TypeAlias = Any
 """A `Run`, whose module imports this one."""
@@ -50,11 +57,6 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
         ValueError: For another format, for a backbone that timm lacks as ``"timm"``, for one that
             `torch.export` cannot follow, and for a folder whose files of these names are of no export.
     """
-    from ccl_plugins.arguments import one_of
-    from ccl_plugins.files.atomic import replacing
-    from ccl_plugins.files.lock import owning
-    from ccl_plugins.files.sums import write_sums
-
     unknown = unknown_to_timm(run)
     if format is None:
         format = "torch" if unknown else "timm"
@@ -145,8 +147,6 @@ def traced(plain: Any, run: Run, config: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: If `torch.export` cannot follow it.
     """
-    import torch
-
     shape = config.get("pretrained_cfg", config)["input_size"]
     try:
         with torch.no_grad():  # so that parts without gradients are no parts of their own
@@ -167,8 +167,6 @@ def traced(plain: Any, run: Run, config: Mapping[str, Any]) -> Any:
 
 
 def _saved(program: Any) -> bytes:
-    import torch
-
     written = io.BytesIO()  # writing to a full disk, torch would end the process
     torch.export.save(program, written)
     return written.getvalue()
@@ -197,10 +195,6 @@ def _torch_config(run: Run) -> dict[str, Any]:
 
 def _images(transform: Any) -> dict[str, Any]:
     """The shape of the images that a transform makes, and their mean and deviation, as timm writes them."""
-    import torch
-
-    from ccl_plugins.transforms.modalities import of_image
-
     transform = of_image(transform)
     if not all(hasattr(transform, name) for name in ("size", "mean", "std")):
         return {}

@@ -7,7 +7,10 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from ccl_plugins.protocols import trait
+from ccl_plugins.transforms.lightly import IMAGENET_MEAN, IMAGENET_STD, LightlyTransform
 from ccl_plugins.transforms.modalities import IMAGE, Modalities, of_image
 
 
@@ -21,8 +24,6 @@ def with_statistics(transform: Any, backbone: Any) -> Any:
         transform: The choice.
         backbone: The choice.
     """
-    from ccl_plugins.transforms.lightly import IMAGENET_MEAN, IMAGENET_STD, LightlyTransform
-
     cls, params = transform.spec.load(), transform.params
     changes: dict[str, Any] = {}
     if cls is Modalities and hasattr(image := params["of"].get(IMAGE), "params"):
@@ -54,8 +55,6 @@ def warn_of_other_statistics(transform: Any, backbone: Any) -> None:
     known = _of_weights(backbone)
     if known is None or not all(hasattr(image, name) for name in ("mean", "std")):
         return
-    import torch
-
     given = [torch.as_tensor(each).flatten().tolist() for each in (image.mean, image.std)]
     if all(map(_close, given, known)):
         return

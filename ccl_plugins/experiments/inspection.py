@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 import statistics
 import sys
-import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -22,10 +21,15 @@ from torch.utils import data
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.requirements import check_columns
-from ccl_plugins.experiments.train import build_parts
+from ccl_plugins.experiments.train import build_parts, try_out
 from ccl_plugins.information.entropies import entropy, information
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import ValueType, trait
+from ccl_plugins.training.findings import Findings
+from ccl_plugins.training.kernel_check import check_kernel, kernels_read, scales_of, together
+from ccl_plugins.training.tables import Tables
+from ccl_plugins.watching.symptoms.conditions import UnfitCondition
+from ccl_plugins.watching.symptoms.symptom import Beginning
 
 STEPS = 6
 """Optimizer steps that are timed; the first two are left out."""
@@ -194,17 +198,6 @@ def _unreadable(splits: Mapping[str, Any]) -> Iterator[str]:
 
 def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
     """What is wrong with conditions that are fitted once, and how kernels see them, without a network."""
-    from ccl_plugins.training.findings import Findings
-    from ccl_plugins.training.kernel_check import (
-        check_kernel,
-        kernels_read,
-        scales_of,
-        together,
-    )
-    from ccl_plugins.training.tables import Tables
-    from ccl_plugins.watching.symptoms.conditions import UnfitCondition
-    from ccl_plugins.watching.symptoms.symptom import Beginning
-
     tables = Tables(parts.conditions, len(train), settings.seed)
     tables.keep_once(train)
     objective, once = parts.objective, tuple(tables.tables)
@@ -245,7 +238,6 @@ def _step(pipeline: Composition, parts: Any, train: Any) -> dict[str, float]:
     from pytorch_lightning import Callback
 
     from ccl_plugins.datasets.annotated import Annotated, rows_of
-    from ccl_plugins.training.fitting import fit
 
     settings = pipeline.settings
     batch = settings.batch_size // settings.processes
@@ -262,20 +254,9 @@ def _step(pipeline: Composition, parts: Any, train: Any) -> dict[str, float]:
     once = replace(
         settings, epochs=1, warmup_epochs=0, batch_size=batch, devices=1, nodes=1, log_every=STEPS
     )
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        place = Path(folder)
-        fit(
-            parts,
-            few,
-            once,
-            {},
-            folder=place,
-            checkpoints=place / "checkpoints",
-            weights=place / "weights.pt",
-            callbacks=[Clock()],
-            progress=False,
-        )
+        try_out(parts, few, once, Clock())
     between = [b - a for a, b in pairwise(times)][1:]
     if not between:
         return {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import tempfile
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import torch
 from ccl_plugins.arguments import positive, whole
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
-from ccl_plugins.experiments.train import build_parts
+from ccl_plugins.experiments.train import build_parts, try_out
 from ccl_plugins.protocols import Length
 
 FEWEST = 20
@@ -102,7 +101,6 @@ def find_learning_rate(
         rates that rise by factors.
     """
     from ccl_plugins.training.first_use import check_columns
-    from ccl_plugins.training.fitting import fit
     from ccl_plugins.training.not_finite import NotFinite
     from ccl_plugins.training.randomness import seed_everything
 
@@ -125,34 +123,18 @@ def find_learning_rate(
         log_every=steps,
     )
     seed_everything(settings.seed)
-    with (
-        naming(pipeline),
-        tempfile.TemporaryDirectory() as folder,
-        warnings.catch_warnings(),
-    ):
+    with naming(pipeline), warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        losses = _losses(steps)
         built = build_parts(pipeline)
         split = built.dataset("train")
         check_columns(built.transform, split)
-        place, losses = Path(folder), _losses(steps)
         try:
-            result = fit(
-                built,
-                split,
-                once,
-                {},
-                folder=place,
-                checkpoints=place / "checkpoints",
-                weights=place / "weights.pt",
-                callbacks=[losses],
-                progress=progress,
-            )
+            finished = try_out(built, split, once, losses, progress=progress).finished
         except NotFinite:  # the rate is too high, which ends the trial
             if not losses.found:
                 raise
             finished = True
-        else:
-            finished = result.finished
     if not finished:
         raise KeyboardInterrupt
     found = losses.found

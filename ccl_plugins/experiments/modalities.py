@@ -48,9 +48,7 @@ def check_modalities(transform: Transform, method: Any, backbone: Any, dataset: 
     for name, each in transforms.items():
         tower = backbone if name == IMAGE else (towers or {}).get(name)
         if tower is not None:
-            _check_channels(tower, each)
-            _check_image_size(tower, each)
-            _check_tokens(tower, each)
+            _check_tower(tower, each)
         _check_source(name, each, dataset)
 
 
@@ -96,26 +94,19 @@ def _check_towers(transforms: Mapping[str, Any], towers: Mapping[str, Any], meth
         )
 
 
-def _check_image_size(backbone: Any, transform: Any) -> None:
-    """Check that the chosen backbone takes images of the sizes that the transform makes."""
-    cls, size = backbone.spec.load(), getattr(transform, "size", None)
-    for each in dict.fromkeys(trait(transform, "sizes") or [size]):
-        if isinstance(cls, type) and isinstance(each, int):
-            trait(cls, "check_image_size")(backbone.params, each)
-
-
-def _check_channels(backbone: Any, transform: Any) -> None:
-    """Check that the chosen backbone takes as many channels as the transform has means."""
-    cls, mean = backbone.spec.load(), getattr(transform, "mean", None)
-    if isinstance(cls, type) and mean is not None:
-        trait(cls, "check_channels")(backbone.params, len(mean))
-
-
-def _check_tokens(tower: Any, transform: Any) -> None:
+def _check_tower(tower: Any, transform: Any) -> None:
+    """Check that a chosen network takes the channels, sizes and tokens that a transform makes."""
     cls = tower.spec.load()
-    given = getattr(transform, "length", None), getattr(transform, "vocabulary", None)
-    if isinstance(cls, type) and all(isinstance(each, int) for each in given):
-        trait(cls, "check_tokens")(tower.params, *given)
+    if not isinstance(cls, type):
+        return
+    if (mean := getattr(transform, "mean", None)) is not None:
+        trait(cls, "check_channels")(tower.params, len(mean))
+    for size in dict.fromkeys(trait(transform, "sizes") or [getattr(transform, "size", None)]):
+        if isinstance(size, int):
+            trait(cls, "check_image_size")(tower.params, size)
+    tokens = getattr(transform, "length", None), getattr(transform, "vocabulary", None)
+    if all(isinstance(each, int) for each in tokens):
+        trait(cls, "check_tokens")(tower.params, *tokens)
 
 
 def _check_source(name: str, transform: Any, dataset: Any) -> None:

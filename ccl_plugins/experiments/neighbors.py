@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from torch import Tensor
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional
 
 SIDE = 64
 """Pixels of the longer side of a small picture."""
@@ -30,9 +33,6 @@ def nearest(
     Returns:
         Rows (n, k), and their cosine distances (n, k), 0 to 2.
     """
-    import torch
-    from torch.nn import functional
-
     unit = functional.normalize(bank.float(), dim=1)
     rows, distances = [], []
     first = 0
@@ -74,10 +74,6 @@ def data_uri(content: bytes, media_type: str) -> str:
 
 
 def _as_pil(image: Any) -> Any:
-    import numpy as np
-    import torch
-    from PIL import Image
-
     if isinstance(image, Image.Image):
         return image.convert("RGB")
     pixels = np.asarray(image)

@@ -8,11 +8,19 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn.functional import normalize
+from torchvision.transforms.v2.functional import pil_to_tensor
 
 from ccl_plugins._engine import engine
 from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.datasets.image_files import read_image
 from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
@@ -39,23 +47,18 @@ from ccl_plugins.experiments.metrics import (
 from ccl_plugins.experiments.modalities import check_towers
 from ccl_plugins.experiments.record import check_plugins, read_json
 from ccl_plugins.experiments.recorded import Recorded
-from ccl_plugins.experiments.requirements import check_columns
+from ccl_plugins.experiments.requirements import check_columns, read_all
 from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
 from ccl_plugins.files.tensors import read_tensors
-from ccl_plugins.kinds import registry
-from ccl_plugins.protocols import trait
+from ccl_plugins.information.plane import Point
+from ccl_plugins.protocols import Dataset, Frozen, Measurement, Table, trait
+from ccl_plugins.training.features import embed_texts
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.same_data import require_data_of
 from ccl_plugins.watching.logging import log_again
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from ccl_plugins.information.plane import Point
-    from ccl_plugins.protocols import Dataset, Frozen, Measurement, Table
-    from ccl_plugins.training.parts import Parts
 
 
 class Pipeline(Composition):
@@ -176,9 +179,9 @@ class Run:
         self._in_session = pipeline is not None
         """Whether the run was trained in this session."""
         if pipeline is not None:
-            self.__dict__["pipeline"] = self.__dict__["recorded"] = pipeline
+            self.pipeline = self.recorded = pipeline
         if splits is not None:
-            self.__dict__["splits"] = splits
+            self.splits = splits
 
     @cached_property
     def recorded(self) -> Composition | Recorded:
@@ -209,15 +212,13 @@ class Run:
     @cached_property
     def parts(self) -> Parts:
         """The built parts of the whole pipeline, with the weights of the newest readable checkpoint."""
-        import torch
-
         with torch.random.fork_rng(devices=[]):
             parts = self.pipeline.build()
-        self.__dict__["progress"], states = self._newest()
+        self.progress, states = self._newest()
         for name, state in states.items():
             parts.networks[name].load_state_dict(state)
         parts.method.eval()
-        self.__dict__["method"] = parts.method
+        self.method = parts.method
         return parts
 
     @cached_property
@@ -225,7 +226,7 @@ class Run:
         """The method with the newest readable weights; its backbone alone if it cannot be rebuilt."""
         if not isinstance(self.recorded, Recorded):
             return self.parts.method
-        self.__dict__["progress"], states = self._newest()
+        self.progress, states = self._newest()
         return self.recorded.method(states["method"])
 
     @property
@@ -298,7 +299,6 @@ class Run:
             DamagedCheckpoint: If no checkpoint can be read.
             MissingTable: If a table in a file is not there, or is another one.
         """
-        from ccl_plugins.protocols import Table
         from ccl_plugins.training.checkpointing import OURS, by_step, newest
         from ccl_plugins.training.table_files import tables_of
 
@@ -347,8 +347,6 @@ class Run:
         Returns:
             (n, d) on the CPU.
         """
-        from torch.nn.functional import normalize
-
         self._require_method("project")
         return normalize(self._of_images("project", images, batch_size, device).float(), dim=1)
 
@@ -372,8 +370,6 @@ class Run:
             FileNotFoundError: If the run has no weights yet.
             ValueError: If the method has no text tower, or there are no texts.
         """
-        from ccl_plugins.training.features import embed_texts
-
         whole("batch_size", batch_size, 1)
         if isinstance(texts, str) or not len(texts):
             raise ValueError(f"texts must be one or more strings in a list, not {texts!r:.80}")
@@ -384,8 +380,6 @@ class Run:
         self, member: str, images: Any, batch_size: int, device: str | torch.device | None
     ) -> Tensor:
         """What ``encode`` or ``project`` of the method makes of images."""
-        import torch
-
         whole("batch_size", batch_size, 1)
         if not len(images):
             raise ValueError("there are no images to encode")
@@ -404,11 +398,6 @@ class Run:
 
     def _image(self, image: Any) -> Any:
         """An image as the data set gives it, of a file or of a PIL image."""
-        from PIL import Image
-        from torchvision.transforms.v2.functional import pil_to_tensor
-
-        from ccl_plugins.datasets.image_files import read_image
-
         dataset = self.record["dataset"]
         mode = dataset.get("mode")
         if isinstance(image, str | Path):
@@ -441,8 +430,6 @@ class Run:
         Raises:
             OtherData: If they are not those that the run was trained and measured on.
         """
-        from ccl_plugins.training.same_data import require_data_of
-
         splits = {split: self.dataset(split) for split in SPLITS}
         workers = self.record["fit"]["workers"]
         require_data_of(self.record, splits, self.transform, workers, str(self.path))
@@ -602,10 +589,7 @@ class Run:
             RegistryError: For wrong names and parameters.
             ValueError: For a column that the data set lacks, and for texts without a text tower.
         """
-        choices = [
-            registry().read("evaluator", each, where=f"evaluators[{i}]")
-            for i, each in enumerate(evaluators)
-        ]
+        choices = read_all("evaluator", evaluators, "evaluators")
         built = [choice.build({"dataset": self.dataset}) for choice in choices]
         check_columns(built, self.dataset)
         if any(trait(each, "reads_towers") for each in built):  # others need no method
@@ -651,8 +635,6 @@ class Run:
 
     def _repr_html_(self) -> str:
         """The numbers before and after training as a table, for notebooks."""
-        from html import escape
-
         before, after = self.measurements("before"), self.measurements("after")
         rows = [
             f'<tr title="{escape(each.sentence)}"><td>{escape(name)}</td>'

@@ -47,7 +47,7 @@ def check_plugins(versions: Mapping[str, str]) -> None:
         raise engine.InvalidConfig(
             f"a record's versions must be a table of plug-ins, not {engine.represented(versions)}"
         )
-    installed = versions_of(plugin.name for plugin in registry().plugins)
+    installed = {plugin.name: plugin.version for plugin in registry().plugins}
     for name, version in versions.items():
         if name == engine.LOCAL:
             raise engine.PluginFailed(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from ccl_plugins._engine import engine
 from ccl_plugins.experiments import requirements
@@ -14,9 +17,6 @@ from ccl_plugins.experiments.record import check_plugins
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import variables
 from ccl_plugins.transforms.modalities import modality_of_each
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class Recorded:
@@ -123,8 +123,6 @@ class Recorded:
         Warns:
             UserWarning: If the method cannot be rebuilt, saying why.
         """
-        import torch
-
         from ccl_plugins.training.backbone_alone import BackboneAlone
 
         modalities = modality_of_each(self.transform)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import difflib
+import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import source_of
+from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.protocols import VALUE_TYPES, trait
+from ccl_plugins.training.settings import FitSettings
 
 if TYPE_CHECKING:
-    from ccl_plugins.training.settings import FitSettings
     from ccl_plugins.watching.settings import MonitorSettings
 
 
@@ -36,11 +39,10 @@ def check_conditions(conditions: Mapping[str, Any]) -> None:
 
 def check_views(objective: Any, transform: Any) -> None:
     """Check that an objective gets as many views as it compares."""
-    name = type(objective).__name__
     if transform.count < objective.min_views:
         raise ValueError(
-            f"{name} needs at least {objective.min_views} views, and this transform gives"
-            f" {transform.count}: use transform multi with count={objective.min_views}"
+            f"{type(objective).__name__} needs at least {objective.min_views} views, and this transform"
+            f" gives {transform.count}: use transform multi with count={objective.min_views}"
         )
 
 
@@ -180,8 +182,6 @@ def _declared(reader: Any, member: str, reads: Any) -> Mapping[str, Any]:
 
 
 def _check_ignores(reader: Any, wanted: str) -> None:
-    from ccl_plugins.objectives.base import ContrastiveObjective
-
     for each in reader.modules():
         reads = hasattr(each, "terms") and wanted in each.conditions
         if reads and not isinstance(each, ContrastiveObjective):
@@ -336,6 +336,11 @@ def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
     return on
 
 
+def read_all(kind: str, given: Iterable[Any], where: str) -> list[engine.Choice]:
+    """The choices in a list of a configuration."""
+    return [registry().read(kind, each, where=f"{where}[{i}]") for i, each in enumerate(given)]
+
+
 def default_evaluators(dataset: Any) -> list[Any]:
     """Probes of the label where it is class ids, and a regression of each continuous column."""
     schema = dataset.schema()
@@ -346,8 +351,6 @@ def default_evaluators(dataset: Any) -> list[Any]:
 
 def monitor_settings(given: Any) -> MonitorSettings | None:
     """The ``[monitor]`` table, checked and complete; None if nothing is measured."""
-    from dataclasses import fields
-
     from ccl_plugins.watching.settings import MonitorSettings
 
     if given is False or given == "off":
@@ -365,10 +368,7 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
             raise engine.InvalidConfig(
                 f'monitor.evaluate must be a list, as ["linear", "knn"], not {engine.represented(chosen)}'
             )
-        settings["evaluate"] = [
-            registry().read("evaluator", each, where=f"monitor.evaluate[{i}]")
-            for i, each in enumerate(chosen)
-        ]
+        settings["evaluate"] = read_all("evaluator", chosen, "monitor.evaluate")
     return MonitorSettings(**settings)
 
 
@@ -381,10 +381,6 @@ def fit_settings(given: Mapping[str, Any]) -> tuple[FitSettings, dict[str, engin
 
     A table of one of these without ``use`` has options of the default one.
     """
-    from dataclasses import fields
-
-    from ccl_plugins.training.settings import FitSettings
-
     engine.known_keys(given, [field.name for field in fields(FitSettings)], "fit")
     choices = {}
     for kind, name in DEFAULT.items():
@@ -438,8 +434,6 @@ def installed(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def hook_options(given: Any) -> dict[str, dict[str, Any]]:
     """The ``[plugins]`` of a configuration: the options of each plug-in's hooks, as plain data."""
-    import json
-
     tables = registry().read_options(given or {}, "plugins")
     try:
         return {name: json.loads(json.dumps(t, allow_nan=False)) for name, t in tables.items()}

@@ -267,11 +267,10 @@ def _read(
     sweep = Sweep(tables, spaces, out, metric, direction, **given, slurm=slurm)
     _check_follow(sweep)
     if kind == "grid":
-        seen: list[dict[str, Any]] = []
-        for cell in sweep.cells:
-            if cell in seen:
+        cells = sweep.cells
+        for i, cell in enumerate(cells):
+            if cell in cells[:i]:
                 raise ValueError(f"two grids have the same cell: {named(cell)}")
-            seen.append(cell)
     return sweep
 
 
@@ -343,11 +342,8 @@ def _values(key: str, given: Any, kind: str) -> list[Any] | Range:
         return given
     if kind == "grid":
         raise ValueError(f"{key} must be a list of values in a grid, as [0.1, 0.5], not {given!r}")
-    if not isinstance(given, Mapping) or not {"low", "high"} <= given.keys() <= {
-        "low",
-        "high",
-        "log",
-    }:
+    ends = {"low", "high"}
+    if not isinstance(given, Mapping) or not ends <= given.keys() <= {*ends, "log"}:
         raise ValueError(
             f"{key} must be a list of values, or a range as {{low = 0.01, high = 1.0, log = true}}, not"
             f" {given!r}"

@@ -6,12 +6,15 @@ Errors of the first two are mistakes of the user; nothing is written or deleted 
 from __future__ import annotations
 
 import os
+import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import Tensor
 
 from ccl_plugins.experiments.changes import DATA, other_run
 from ccl_plugins.experiments.composition import Composition
@@ -30,15 +33,15 @@ from ccl_plugins.experiments.requirements import check_columns, check_method, ha
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.files.tensors import write_tensors
 from ccl_plugins.kinds import registry
+from ccl_plugins.objectives.base import refuse_parts
 from ccl_plugins.protocols import Measurement, trait
+from ccl_plugins.training.fitting import CannotBegin, FitResult, fit, until_begun
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.resume_point import ResumePoint
+from ccl_plugins.training.sampling import check_processes
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.logging import check as check_loggers
 from ccl_plugins.watching.logging import contained, log_evaluation, opened, seal
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from ccl_plugins.training.parts import Parts
-    from ccl_plugins.training.resume_point import ResumePoint
 
 
 class RunExists(FileExistsError):
@@ -121,8 +124,6 @@ def check(
         ValueError: For devices that cannot share a batch, for evaluators of columns that the data set
             lacks, and if the run to be resumed is of another pipeline.
     """
-    from ccl_plugins.training.sampling import check_processes
-
     if resume and overwrite:
         raise ValueError("resume continues a run and overwrite deletes it: give one of them")
     check_processes(pipeline.settings)
@@ -162,8 +163,6 @@ def _resume_point(
     pipeline: Composition, layout: Layout, checkpoints: tuple[Path, ...]
 ) -> ResumePoint | None:
     """The checkpoint from which a folder's run can be continued as this pipeline."""
-    from ccl_plugins.training.resume_point import ResumePoint
-
     _check_free(layout, overwrite=True)
     if layout.overwritten.exists():
         return None  # what is left of that run is deleted before this one begins
@@ -197,13 +196,30 @@ def build_parts(pipeline: Composition) -> Parts:
     Raises:
         ValueError: For a batch size, conditions or ``anchors_at_once`` that a part cannot take.
     """
-    from ccl_plugins.objectives.base import refuse_parts
-
     parts, settings = pipeline.build(), pipeline.settings
     queued = has_queue(pipeline.choices["method"])
     check_method(parts.method, queued, settings.batch_size, parts.conditions)
     refuse_parts(parts.objective, settings.anchors_at_once)
     return parts
+
+
+def try_out(
+    parts: Parts, split: Any, settings: FitSettings, callback: Any, *, progress: bool = False
+) -> FitResult:
+    """Train parts in a folder that is deleted.  The errors are those of `fit`."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Layout(Path(folder))
+        return fit(
+            parts,
+            split,
+            settings,
+            {},
+            folder=place.folder,
+            checkpoints=place.checkpoints,
+            weights=place.weights,
+            callbacks=[callback],
+            progress=progress,
+        )
 
 
 def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True) -> Prepared:
@@ -216,6 +232,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
             installed or lack an option.
         OtherData: If the run to be resumed began with other data.
     """
+    from pytorch_lightning import Callback
     from pytorch_lightning.loggers import Logger
 
     from ccl_plugins.metadata.groups import check_apart
@@ -231,11 +248,10 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline, options=pipeline.hook_options)
         logging = registry().call("ccl_loggers", pipeline=pipeline, options=pipeline.hook_options)
         looking = registry().call("ccl_symptoms", pipeline=pipeline, options=pipeline.hook_options)
-        listed, loggers = _callbacks(callbacks, hooked), _loggers(logger)
-        wanted = "loggers must be a list of Lightning loggers"
-        offered = [
-            e for name, given in logging for e in _all(Logger, given, f"plugin {name}: {wanted}")
-        ]
+        wanted = "callbacks must be a list of Lightning callbacks"
+        listed = [*_all(Callback, callbacks, wanted), *_of_plugins(Callback, hooked, wanted)]
+        loggers = _loggers(logger)
+        offered = _of_plugins(Logger, logging, "loggers must be a list of Lightning loggers")
         if loggers is True:
             check_loggers(pipeline.built_loggers)
         record = pipeline.to_dict()
@@ -300,7 +316,6 @@ def train(
             be made.
         NotFinite: If the loss or the weights become NaN or infinite.
     """
-    from ccl_plugins.training.fitting import fit
     from ccl_plugins.watching.costs import Costs
     from ccl_plugins.watching.diagnosis import Diagnosis
     from ccl_plugins.watching.hyperparameters import Hyperparameters
@@ -378,9 +393,8 @@ def _begin(prepared: Prepared) -> None:
     elif checked.resume and checked.seen != _checkpoints(layout):
         raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
     elif checked.point is None:
-        _check_free(
-            layout, overwrite=checked.resume
-        )  # it was checked before other runs were trained
+        # It was checked before other runs were trained.
+        _check_free(layout, overwrite=checked.resume)
         if layout.record.exists():
             layout.delete()  # what is left of a run that was killed before its first checkpoint
     layout.delete_partial()
@@ -400,7 +414,6 @@ def _is_finished(checked: Checked) -> bool:
 def _measure_before(prepared: Prepared) -> tuple[dict[str, Measurement], Tensor | None]:
     """What is measured of the backbone, and its features of the test split, if they are to be kept."""
     from ccl_plugins.networks.devices import accelerator
-    from ccl_plugins.training.fitting import CannotBegin, until_begun
     from ccl_plugins.training.randomness import undisturbed
 
     parts, checked = prepared.parts, prepared.checked
@@ -431,15 +444,6 @@ def _measure_before(prepared: Prepared) -> tuple[dict[str, Measurement], Tensor 
         parts.method.to("cpu")  # where every run starts
 
 
-def _callbacks(given: Any, hooked: Iterable[tuple[str, Any]]) -> list[Any]:
-    """The user's callbacks, and after them those of plug-ins."""
-    from pytorch_lightning import Callback
-
-    wanted = "callbacks must be a list of Lightning callbacks"
-    sources = [(wanted, given), *((f"plugin {name}: {wanted}", answer) for name, answer in hooked)]
-    return [each for wanted, answer in sources for each in _all(Callback, answer, wanted)]
-
-
 def _loggers(given: Any) -> Any:
     """True, False, or a list of Lightning loggers."""
     from pytorch_lightning.loggers import Logger
@@ -456,6 +460,11 @@ def _all(cls: type, given: Any, wanted: str) -> list[Any]:
     if not all(isinstance(each, cls) for each in listed):
         raise TypeError(f"{wanted}, not {given!r}")
     return listed
+
+
+def _of_plugins(cls: type, hooked: Iterable[tuple[str, Any]], wanted: str) -> list[Any]:
+    """What the hooks of plug-ins gave, all of one class."""
+    return [each for name, given in hooked for each in _all(cls, given, f"plugin {name}: {wanted}")]
 
 
 def is_first() -> bool:

@@ -31,7 +31,7 @@ class Leaf:
         conditions: The conditions by name.
         why: What is to be said of the conditions.
         sampler: Which samples meet in a batch; None: any.
-        batch: The images in a batch.
+        batch: The images in a batch; None: as many as fit into memory.
     """
 
     title: str
@@ -39,7 +39,7 @@ class Leaf:
     conditions: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""
     sampler: Mapping[str, Any] | None = None
-    batch: int = 0
+    batch: int | None = None
 
 
 class Chooser:
@@ -73,7 +73,6 @@ class Chooser:
         return Leaf(
             "InfoNCE, as in SimCLR: two views of an image are alike, and all images differ.",
             {"use": "infonce", "temperature": 0.1},
-            batch=self.batch,
         )
 
     def _kept(self, name: str) -> Leaf:
@@ -82,13 +81,11 @@ class Chooser:
                 f"SupCon: images of one {name} are alike, and others are not.",
                 {"use": "supcon", "temperature": 0.1},
                 *self._single(name, "own"),
-                batch=self.batch,
             )
         return Leaf(
             f"Soft InfoNCE (y-Aware): images attract each other the more, the nearer they are in {name}.",
             {"use": "soft_infonce", "temperature": 0.1, "kernel": self._kernel(name)},
             *self._single(name, "ignore"),
-            batch=self.batch,
         )
 
     def _weak(self) -> Leaf:
@@ -99,7 +96,6 @@ class Chooser:
             {"use": "cl_infonce", "temperature": 0.1},
             conditions,
             why,
-            batch=self.batch,
         )
 
     def _paired(self) -> Leaf:
@@ -111,7 +107,6 @@ class Chooser:
             conditions,
             why,
             {"use": "conditional_pair", "own_pair": False},
-            self.batch,
         )
 
     def _suppressed(self) -> Leaf:
@@ -126,7 +121,6 @@ class Chooser:
             objective,
             conditions,
             why,
-            batch=self.batch,
         )
 
     def _fair_classes(self, name: str) -> Leaf:
@@ -140,7 +134,7 @@ class Chooser:
         alike = self.batch * float(sizes.mean()) / len(sizes)
         if alike >= ALIKE:
             objective = {"use": "fair_infonce", "temperature": 0.1}
-            return Leaf(title, objective, *self._single(name, "ignore"), batch=self.batch)
+            return Leaf(title, objective, *self._single(name, "ignore"))
         few = f" Of a batch of {self.batch} at random only {alike:.0f} share a value"
         if sizes.median() < 2 * ALIKE:
             return self._guided(f"{few}, too few to contrast them with each other.")
@@ -190,7 +184,6 @@ class Chooser:
             {"use": "guided", "base": {"use": "infonce", "temperature": 0.1}, "guides": guides},
             conditions | hidden,
             f"{why} {said}{more}".strip(),
-            batch=self.batch,
         )
 
     def _captions(self) -> Leaf:
@@ -198,16 +191,14 @@ class Chooser:
         title = f"CLIP: an image is alike with its own {name}, and with no other."
         temperature = {"learn": True, "start": 0.1}
         if not hidden:
-            return Leaf(title, {"use": "infonce", "temperature": temperature}, batch=self.batch)
+            return Leaf(title, {"use": "infonce", "temperature": temperature})
         title += (
             f" Only those of similar {_listed(hidden)} are contrasted, so that features forget it."
         )
         objective, conditions, why = self._fair(hidden)
         if len(hidden) == 1 and self.found.variables[hidden[0]].is_classes:
             objective = {"use": "fair_infonce"}
-        return Leaf(
-            title, objective | {"temperature": temperature}, conditions, why, batch=self.batch
-        )
+        return Leaf(title, objective | {"temperature": temperature}, conditions, why)
 
     def _head(self, name: str) -> str:
         numbers = self.found.variables[name].value_type == "continuous"

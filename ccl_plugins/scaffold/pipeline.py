@@ -57,7 +57,8 @@ def first_pipeline(found: Found, wishes: Wishes, call: str, file: str) -> tuple[
         )
     fits = wishes.batch or power_of_two(min(BATCH, len(train) / 4))
     leaf = Chooser(found, train, wishes, fits).leaf()
-    return leaf.title, _File(found, wishes, leaf, (train, test)).text(dataset, call, file)
+    written = _File(found, wishes, leaf, (train, test), leaf.batch or fits)
+    return leaf.title, written.text(dataset, call, file)
 
 
 def _dataset(found: Found, wishes: Wishes) -> dict[str, Any]:
@@ -88,8 +89,10 @@ def _dataset(found: Found, wishes: Wishes) -> dict[str, Any]:
 class _File:
     """The parts of the file that follow from what there is, and why."""
 
-    def __init__(self, found: Found, wishes: Wishes, leaf: Leaf, splits: tuple[Any, Any]) -> None:
-        self.found, self.wishes, self.leaf = found, wishes, leaf
+    def __init__(
+        self, found: Found, wishes: Wishes, leaf: Leaf, splits: tuple[Any, Any], batch: int
+    ) -> None:
+        self.found, self.wishes, self.leaf, self.batch = found, wishes, leaf, batch
         self.train, self.test = splits
         self.group = self.train.group
         self.width, self.height = image_sizes(self.train.paths)
@@ -110,7 +113,7 @@ class _File:
             self._sampler(),
             _table("objective", self.leaf.objective),
             self._fit(),
-            self._evaluators(),
+            "".join(_table("[evaluate]", each) for each in self._measured()),
         ]
         # Keys of the file stand before its tables.
         parts.sort(key=lambda part: "\n[" in f"\n{part}")
@@ -181,12 +184,12 @@ class _File:
             why = "A tower for images and one for texts, with one space for both."
             if queue:
                 method |= {"queue_size": queue, "momentum": 0.99}
-                why += f" A batch of {self.leaf.batch} is small: {queue} earlier ones are compared, too."
+                why += f" A batch of {self.batch} is small: {queue} earlier ones are compared, too."
             return _comment(why, {"method": method})
         head = {"hidden": self.hidden, "dim": 128}
         if queue:
             why = (
-                f"MoCo v2: a batch of {self.leaf.batch} is small, so its images are also compared with"
+                f"MoCo v2: a batch of {self.batch} is small, so its images are also compared with"
                 f" {queue} earlier ones."
             )
             more = {"queue_size": queue, "momentum": 0.99, "symmetric": True}
@@ -201,7 +204,7 @@ class _File:
     def _queue(self) -> int:
         """The size of a queue; 0: none."""
         one_value = (self.leaf.sampler or {}).get("use") == "same_condition"
-        if self.leaf.batch >= SMALL or len(self.train) < 8 * self.leaf.batch or one_value:
+        if self.batch >= SMALL or len(self.train) < 8 * self.batch or one_value:
             return 0
         # Each step of CCL-K solves a system of the size of batch and queue.
         most = 1024 if self.leaf.objective["use"] == "fair_cclk" else 4096
@@ -223,12 +226,12 @@ class _File:
         return _comment(why[self.leaf.sampler["use"]], {"sampler": self.leaf.sampler})
 
     def _fit(self) -> str:
-        per_epoch = len(self.train) // self.leaf.batch
+        per_epoch = len(self.train) // self.batch
         epochs = min(200, max(10, round(STEPS / per_epoch)))
         rate = 3e-3 if self.size == 32 else 1e-3
         settings = {
             "epochs": epochs,
-            "batch_size": self.leaf.batch,
+            "batch_size": self.batch,
             "seed": 0,
             "optimizer": {"use": "adamw", "lr": rate, "weight_decay": 1e-4},
         }
@@ -237,9 +240,6 @@ class _File:
             " epochs are worth trying."
         )
         return _table("fit", settings, why)
-
-    def _evaluators(self) -> str:
-        return "".join(_table("[evaluate]", each) for each in self._measured())
 
     def _measured(self) -> list[dict[str, Any]]:
         wishes, found = self.wishes, self.found
