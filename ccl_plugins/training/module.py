@@ -69,6 +69,7 @@ class TrainingModule(LightningModule):
         self.tables = Tables(parts.conditions, len(split), settings.seed, checkpoints)
         self.consumed = Consumed()
         self._generators: Sequence[Mapping[str, Any]] = ()
+        self._from_step = None if resume is None else resume.step
         if resume is not None:
             self.tables.load_state_dict(resume.tables)
             self.consumed.batches = resume.consumed
@@ -110,7 +111,7 @@ class TrainingModule(LightningModule):
 
         Processes of another run, or that see other data, are refused first.
         """
-        ranks.require_same_run(self.record)
+        ranks.require_same_run({**self.record, "resumed from step": self._from_step})
         self._refresh(0)
         # Samples that are left out, or have no value, may have classes that no trained sample has.
         tables = {name: self.tables.known(name) for name in self.tables}

@@ -237,6 +237,25 @@ def train_with_a_layer_that_is_not_read(folder: str) -> str:
     return as_rank(run)
 
 
+def resume_on_first(folder: str) -> str:
+    """The error on each rank if the second does not see the checkpoint of the first."""
+
+    def run() -> str:
+        def train(resume: bool) -> None:
+            parts = make_parts(method=make_method("simclr"), objective=InfoNCE(), conditions={})
+            settings = FitSettings(2 if resume else 1, 8, workers=0, devices=2)
+            fit(parts, settings, Path(folder), {}, resume and rank() == 0, progress=False)
+
+        train(resume=False)
+        try:
+            train(resume=True)
+        except CannotBegin as error:
+            return str(error)
+        return "nothing"
+
+    return as_rank(run)
+
+
 def fail_on_first() -> str:
     """The error on each rank if a condition cannot be fitted."""
 

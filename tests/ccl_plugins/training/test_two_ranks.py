@@ -127,6 +127,15 @@ def test_ranks_of_another_run_are_told_at_the_start(
     assert not (tmp_path / "checkpoints").exists()
 
 
+def test_ranks_that_begin_at_other_steps_are_told_at_the_start(
+    two_processes: Any, tmp_path: Path
+) -> None:
+    """As where the run's folder is on a disk that not all machines see."""
+    both = two_processes(training_ranks.resume_on_first, str(tmp_path))
+    begin = "process 1 is of another run than process 0: resumed from step: 2 -> null"
+    assert [each.startswith(begin) for each in both] == [True, True], both
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
