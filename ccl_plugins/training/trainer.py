@@ -52,7 +52,7 @@ def make_trainer(
         strategy=_several_processes(all_learn) if several else "auto",
         precision=settings.precision,  # type: ignore[arg-type]  # one of PRECISIONS
         max_epochs=settings.epochs,
-        max_steps=-1 if settings.max_steps is None else settings.max_steps,
+        max_steps=-1,  # with a number Lightning counts epochs otherwise when it resumes at the end of one
         accumulate_grad_batches=settings.accumulate,
         gradient_clip_val=settings.clip,
         detect_anomaly=settings.detect_anomaly,
