@@ -509,12 +509,17 @@ class Run:
         The numbers are returned, and written to ``metrics.json`` and the pipeline's loggers; to those of
         services, such as wandb, in the session that trained the run.  `measurements` says what they are.
 
+        A script that trains on several devices is run by a process for each: all return the numbers, and
+        the first one writes them.
+
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
 
         Raises:
             FolderInUse: If another process trains or measures the run.
         """
+        if not _writes():
+            return numbers(self._measure(device, validate=False))
         with owning(self.path):
             begin = time.perf_counter()
             measured = self._measure(device, validate=False)
@@ -547,6 +552,8 @@ class Run:
         Raises:
             FolderInUse: If another process trains or measures the run.
         """
+        if not _writes():
+            return numbers(self._measure(device, validate=True, on=on))
         with owning(self.path):
             measured = self._measure(device, validate=True, on=on)
             self._write({"validation": measured})
@@ -647,6 +654,13 @@ class Run:
         ]
         head = "<tr><th>measurement</th><th>before</th><th>after</th></tr>"
         return f"<p>{escape(repr(self))}</p><table>{head}{''.join(rows)}</table>"
+
+
+def _writes() -> bool:
+    """Whether this process writes what it measures: the only one, or the first of those that trained."""
+    from ccl_plugins.training.ranks import rank
+
+    return rank() == 0
 
 
 def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:

@@ -151,7 +151,12 @@ class Sweep:
         cells = self.cells if self.trials is None else self._ends()
         for cell in cells:
             try:
-                Composition.from_dict(self.configuration(cell))
+                pipeline = Composition.from_dict(self.configuration(cell))
+                if pipeline.settings.processes > 1:
+                    raise ValueError(
+                        "a sweep trains each cell in one process: fit.devices and fit.nodes must be 1;"
+                        " --jobs trains several cells at a time, each on a GPU of its own"
+                    )
             except (engine.RegistryError, ValueError, TypeError) as error:
                 raise type(error)(f"{named(cell)}: {error}") from error
 

@@ -283,11 +283,15 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
 def rehearse(prepared: Prepared) -> None:
     """Make what training begins with, except what depends on the networks, to find mistakes in it.
 
+    The first process does so for all: conditions may take minutes, and memory of the machine.
+
     Raises:
         ValueError: For conditions, sampler and settings that do not suit the data.
     """
     from ccl_plugins.training.rehearsal import rehearse
 
+    if not is_first():
+        return
     pipeline = prepared.checked.pipeline
     with naming(pipeline):
         rehearse(prepared.parts, prepared.splits[0], pipeline.settings)

@@ -217,7 +217,9 @@ class Filling:
         self._done += len(rows)
 
     def _begin(self, like: Tensor) -> None:
-        size = self._size * like[:1].nbytes
+        # Of the shape: a part of another process may be empty, and must be put where the others are.
+        row = math.prod(like.shape[1:]) * like.element_size()
+        size = self._size * row
         if self._folder is None or not is_large(size):
             self._rows = like.new_empty(len(self.part), *like.shape[1:])
             return
@@ -230,7 +232,7 @@ class Filling:
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
             self._file.truncate(size)
         os.posix_fallocate(self._file.fileno(), 0, size)
-        self._file.seek(self.part.start * like[:1].nbytes)
+        self._file.seek(self.part.start * row)
 
     def done(self) -> tuple[Tensor, bool]:
         """All rows, mapped from the file, and True; or those of the part, in memory, and False.

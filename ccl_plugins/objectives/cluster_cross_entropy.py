@@ -64,6 +64,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
         self.dim = None if dim is None else whole("dim", dim, 1)
         self.classes = None if classes is None else whole("classes", classes, 2)
         self.of = one_of("of", of, ("backbone", "projection"))
+        self.reads_projections = of == "projection"
         self.on = on
         self.head: nn.Linear | None = None
         if dim is not None and classes is not None:

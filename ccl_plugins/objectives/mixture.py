@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.arguments import non_negative
 from ccl_plugins.numerics.gram import Statistic
-from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
+from ccl_plugins.objectives.base import ContrastiveObjective, own_terms, reads_projections
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import (
@@ -82,6 +82,7 @@ class Mixture(ContrastiveObjective):
         self.reads_queue = any(self._declared("reads_queue"))
         self.reads_features = any(self._declared("reads_features"))
         self.reads_patches = any(self._declared("reads_patches"))
+        self.reads_projections = any(map(reads_projections, members.values()))
         self.compiles = all(self._declared("compiles"))
         self.in_parts = all(self._declared("in_parts"))
         self.adversarial = any(self._declared("adversarial"))

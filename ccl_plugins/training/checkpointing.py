@@ -143,8 +143,9 @@ class Checkpointing(Checkpoint):
         self._infinite = {name for name, is_parameter in found.items() if not is_parameter}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Install the signal handlers again, over Lightning's."""
+        """Install the signal handlers again, over Lightning's; end a run that has all its steps."""
         self._step = trainer.global_step
+        trainer.should_stop |= self._step >= pl_module.total_steps
         self.interrupt.listen()
 
     def on_train_batch_end(
@@ -158,6 +159,7 @@ class Checkpointing(Checkpoint):
         # All processes must stop after the same step, but a signal may reach them in different ones.
         if trainer.strategy.reduce_boolean_decision(self.interrupt.requested, all=False):
             self.stopped = self.losses.paused = trainer.should_stop = True
+        trainer.should_stop |= self._step == pl_module.total_steps
         due = self._is_due_by_steps() or trainer.should_stop or self._step == pl_module.total_steps
         if due and not trainer.is_last_batch:
             self._save(trainer, pl_module)

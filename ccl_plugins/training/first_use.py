@@ -8,11 +8,12 @@ The message has the object's class, the shape that is right, and the first wrong
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.protocols import (
@@ -105,6 +106,26 @@ def check_loss(objective: Any, found: Any) -> None:
         raise ValueError(
             f"the loss of {type(objective).__name__} has no gradient: compute it from the pairs' anchors"
             " and keys, without detach, no_grad or whole numbers"
+        )
+
+
+def check_gradients(networks: Mapping[str, nn.Module]) -> None:
+    """Check that each parameter that learns has a gradient: several processes wait for that of each.
+
+    Raises:
+        ValueError: If some have none, naming the first.
+    """
+    without = [
+        f"{name}.{key}"
+        for name, network in networks.items()
+        for key, parameter in network.named_parameters()
+        if parameter.requires_grad and parameter.grad is None
+    ]
+    if without:
+        more = f" and {len(without) - 1} more parameters" if len(without) > 1 else ""
+        raise ValueError(
+            f"{without[0]}{more} got no gradient, and several devices wait for that of each parameter:"
+            " freeze what the loss does not read (requires_grad_(False)), or train on one device"
         )
 
 

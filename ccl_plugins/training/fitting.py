@@ -78,6 +78,7 @@ def fit(
             if a worker was ended, as where memory is short.
     """
     from ccl_plugins.files.checkpoints import versions, write_checkpoint
+    from ccl_plugins.objectives.base import reads_projections
     from ccl_plugins.training.checkpointing import Checkpointing, last_good
     from ccl_plugins.training.interrupt import Interrupt
     from ccl_plugins.training.loader import beside_workers
@@ -95,7 +96,8 @@ def fit(
         module = TrainingModule(parts, split, settings, record, resume, checkpoints)
         writer = Checkpointing(checkpoints, settings, record, interrupt, losses)
         listed = [*callbacks, writer, waiting]
-        trainer = make_trainer(settings, folder, losses, listed, progress, loggers)
+        learn = reads_projections(parts.objective)
+        trainer = make_trainer(settings, folder, losses, listed, progress, loggers, learn)
         launcher = trainer.strategy.launcher
         launching = nullcontext() if launcher is None else interrupt.launching(launcher.kill)
 

@@ -10,6 +10,7 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
+from ccl_plugins.objectives.base import reads_projections
 from ccl_plugins.objectives.scalars import count_epochs
 from ccl_plugins.protocols import (
     Length,
@@ -19,7 +20,7 @@ from ccl_plugins.protocols import (
 from ccl_plugins.training import ranks
 from ccl_plugins.training.features import Embedding, embed_split
 from ccl_plugins.training.findings import Findings
-from ccl_plugins.training.first_use import warn_of_unread_queue
+from ccl_plugins.training.first_use import check_gradients, warn_of_unread_queue
 from ccl_plugins.training.kernel_check import check_kernel, kernels_read, together
 from ccl_plugins.training.loader import Batch, Items, Loader, augment, default_workers
 from ccl_plugins.training.loss_log import publish
@@ -68,6 +69,7 @@ class TrainingModule(LightningModule):
         self.tables = Tables(parts.conditions, len(split), settings.seed, checkpoints)
         self.consumed = Consumed()
         self._generators: Sequence[Mapping[str, Any]] = ()
+        self._from_step = None if resume is None else resume.step
         if resume is not None:
             self.tables.load_state_dict(resume.tables)
             self.consumed.batches = resume.consumed
@@ -82,6 +84,8 @@ class TrainingModule(LightningModule):
         """What was compared last, from the forward pass to the end of the backward pass."""
         self._loader: Loader | None = None
         self._begun = self._queue_compared = False
+        self._all_learn = not reads_projections(self.objective)
+        """Whether it need not be checked that each parameter has a gradient."""
         self.may_count_nothing = True
         """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
         self._counts_nothing = False
@@ -108,7 +112,7 @@ class TrainingModule(LightningModule):
 
         Processes of another run, or that see other data, are refused first.
         """
-        ranks.require_same_run(self.record)
+        ranks.require_same_run({**self.record, "resumed from step": self._from_step})
         self._refresh(0)
         # Samples that are left out, or have no value, may have classes that no trained sample has.
         tables = {name: self.tables.known(name) for name in self.tables}
@@ -239,6 +243,9 @@ class TrainingModule(LightningModule):
 
     def on_after_backward(self) -> None:
         """Fill the queue, which the backward pass has read, and count the batch."""
+        if not self._all_learn and ranks.world_size() > 1:
+            check_gradients(self.parts.networks)
+            self._all_learn = True
         self.method.enqueue(self.pairs)
         self.pairs = None
         self.consumed.batches += 1

@@ -72,7 +72,7 @@ def ask(given: Tensor) -> Tensor:
 def _of_first(tensor: Tensor) -> Tensor:
     """The first process's tensor on all, which give one of the same shape and type."""
     near = tensor.to(_device()).contiguous()
-    dist.broadcast(near, src=0)
+    dist.broadcast(near.flatten().view(torch.uint8), src=0)  # not all types can be sent, as int16
     return near.cpu()
 
 

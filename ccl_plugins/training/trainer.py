@@ -34,11 +34,12 @@ def make_trainer(
     callbacks: Sequence[Any],
     progress: bool,
     loggers: Sequence[Any] = (),
+    all_learn: bool = True,
 ) -> pl.Trainer:
     """Build the Trainer from the settings; Lightning's automatic behavior is off.
 
     The log of losses is called before the other callbacks; a progress bar among these replaces the
-    default one.
+    default one.  Unless ``all_learn``, some parameters get no gradient, for which processes must not wait.
     """
     shown = any(isinstance(each, ProgressBar) for each in callbacks)
     if progress and not shown:
@@ -48,10 +49,10 @@ def make_trainer(
         accelerator="auto",
         devices=settings.devices,
         num_nodes=settings.nodes,
-        strategy=_several_processes() if several else "auto",
+        strategy=_several_processes(all_learn) if several else "auto",
         precision=settings.precision,  # type: ignore[arg-type]  # one of PRECISIONS
         max_epochs=settings.epochs,
-        max_steps=-1 if settings.max_steps is None else settings.max_steps,
+        max_steps=-1,  # with a number Lightning counts epochs otherwise when it resumes at the end of one
         accumulate_grad_batches=settings.accumulate,
         gradient_clip_val=settings.clip,
         detect_anomaly=settings.detect_anomaly,
@@ -69,11 +70,12 @@ def make_trainer(
     )
 
 
-def _several_processes() -> DDPStrategy:
+def _several_processes(all_learn: bool) -> DDPStrategy:
     # Not copied from the first process: queues are equal on all, batch statistics differ on purpose.
     options = inspect.signature(DistributedDataParallel.__init__).parameters
     name = "forward_sync_buffers" if "forward_sync_buffers" in options else "broadcast_buffers"
-    passed: dict[str, Any] = {name: False}
+    # To look for parameters without a gradient takes time, and without any, torch warns of it.
+    passed: dict[str, Any] = {name: False, "find_unused_parameters": not all_learn}
     return DDPStrategy(**passed, timeout=BOUND)
 
 

@@ -15,7 +15,16 @@ from torch import Tensor, nn
 from ccl_plugins.backbones import TextTransformer, Timm
 from ccl_plugins.files import mapped
 from ccl_plugins.methods import IBOT, Dual, MoCoV2, SimCLR
-from ccl_plugins.objectives import AlignUniform, DINOLoss, IBOTLoss, InfoNCE, KoLeo, Mixture
+from ccl_plugins.objectives import (
+    AlignUniform,
+    DINOLoss,
+    Distillation,
+    IBOTLoss,
+    InfoNCE,
+    KoLeo,
+    Mixture,
+)
+from ccl_plugins.protocols import Table
 from ccl_plugins.training import CannotBegin, FitSettings, Parts, ResumePoint
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
 from ccl_plugins.transforms import Modalities, SimCLRTransform, TokenTransform
@@ -78,6 +87,8 @@ def make_method(name: str) -> Any:
 
 
 def objective_for(method: str) -> Any:
+    if method.endswith("features alone"):
+        return Distillation("relational")
     if not method.startswith("ibot"):
         return InfoNCE()
     terms = [DINOLoss(), IBOTLoss(centering="sinkhorn"), IBOTLoss(), KoLeo("features")]
@@ -197,6 +208,52 @@ def train_on_nan(objective: type[nn.Module], folder: str) -> str:
 def gather_chunks(size: int) -> Tensor:
     """Every rank's rows, joined."""
     return gather_rows(torch.tensor(list(chunk(size)))[:, None], size)
+
+
+def share_table(dtype: torch.dtype) -> Table:
+    """A condition's table, of which the first rank alone has the numbers."""
+    extras = {"some": torch.arange(3), "one": torch.tensor(1), "none": torch.zeros(0, 2)}
+
+    def fit_it() -> Any:
+        return {"z": Table(torch.ones(5), {k: v.to(dtype) for k, v in extras.items()})}
+
+    return on_first(fit_it)["z"]
+
+
+def train_with_a_layer_that_is_not_read(folder: str) -> str:
+    """The error on each rank."""
+
+    def run() -> str:
+        method = make_method("simclr")
+        method.spare = nn.Linear(2, 2)
+        parts = make_parts(method=method, objective=InfoNCE(), conditions={})
+        settings = FitSettings(1, 8, workers=0, devices=2)
+        try:
+            fit(parts, settings, Path(folder), {}, progress=False)
+        except ValueError as error:
+            return str(error)
+        return "nothing"
+
+    return as_rank(run)
+
+
+def resume_on_first(folder: str) -> str:
+    """The error on each rank if the second does not see the checkpoint of the first."""
+
+    def run() -> str:
+        def train(resume: bool) -> None:
+            parts = make_parts(method=make_method("simclr"), objective=InfoNCE(), conditions={})
+            settings = FitSettings(2 if resume else 1, 8, workers=0, devices=2)
+            fit(parts, settings, Path(folder), {}, resume and rank() == 0, progress=False)
+
+        train(resume=False)
+        try:
+            train(resume=True)
+        except CannotBegin as error:
+            return str(error)
+        return "nothing"
+
+    return as_rank(run)
 
 
 def fail_on_first() -> str:

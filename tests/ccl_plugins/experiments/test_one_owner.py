@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
+from pytorch_lightning.utilities import rank_zero_only
+from support.evaluating_ranks import measure_together
 from support.vector_pipeline import make_pipeline
 
 from ccl_plugins.experiments.pipeline import Run
-from ccl_plugins.experiments.train import RunExists, check, prepare, train
+from ccl_plugins.experiments.train import RunExists, check, prepare, rehearse, train
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.lock import LOCK, OWNER, FolderGone, FolderInUse, owning
 
@@ -136,3 +138,21 @@ def test_a_run_whose_folder_is_moved_ends_and_can_be_resumed(tmp_path):
     whole = make_pipeline(epochs=4).fit(out=tmp_path / "whole", progress=False)
     weights = [read_checkpoint(each.layout.weights)["method"] for each in (run, whole)]
     torch.testing.assert_close(*weights, rtol=0, atol=0)
+
+
+def test_of_the_ranks_of_a_script_each_measures_and_the_first_writes(two_processes, tmp_path):
+    (first, *written), (second, *read) = two_processes(measure_together, str(tmp_path / "run"))
+    assert second == first
+    assert written == read == [first["evaluate"], first["validate"]]
+
+
+def test_the_first_of_several_processes_rehearses_for_all(tmp_path, monkeypatch):
+    prepared = prepare(check(make_pipeline(), tmp_path / "run"))
+    seen = []
+    monkeypatch.setattr(
+        "ccl_plugins.training.rehearsal.rehearse", lambda *given: seen.append(given)
+    )
+    rehearse(prepared)
+    monkeypatch.setattr(rank_zero_only, "rank", 1)
+    rehearse(prepared)
+    assert len(seen) == 1

@@ -476,6 +476,7 @@ def test_a_search_stops_a_cell_that_is_behind():
         (('metric = "knn/top1"', "metric = 3"), "metric must be a name"),
         (('metric = "knn/top1"', 'direction = "up"'), "direction must be"),
         (('"fit.seed" = [0, 1]', '"fit.seed" = [0, 1]\n[search]\ntrials = 2'), "one of the tables"),
+        (('"fit.seed" = [0, 1]', '"fit.devices" = [1, 2]'), "each cell in one process"),
     ],
 )
 def test_a_sweep_that_cannot_be_tried_is_refused_before_any_cell_is_trained(

@@ -233,7 +233,7 @@ def test_a_wrong_value_in_a_block_is_named_by_its_row(small, value_type, wrong, 
         check_values("z", torch.full((7, 3), torch.nan), value_type, 7, "drop")
 
 
-@pytest.mark.parametrize("part", [range(7), range(2, 5), range(5, 7)])
+@pytest.mark.parametrize("part", [range(7), range(2, 5), range(5, 7), range(7, 7)])
 @pytest.mark.parametrize("shape", [(7, 3), (7,), (7, 2, 2)])
 def test_rows_that_come_part_by_part(tmp_path, monkeypatch, shape, part):
     given = torch.randn(shape)

@@ -13,13 +13,17 @@ from torch import nn
 
 from ccl_plugins.kernels import Linear
 from ccl_plugins.objectives import (
+    HSIC,
     ClusterCrossEntropy,
     ContrastiveObjective,
+    Distillation,
+    Guided,
     InfoNCE,
+    KoLeo,
     Mixture,
     SupCon,
 )
-from ccl_plugins.objectives.base import own_terms
+from ccl_plugins.objectives.base import own_terms, reads_projections
 from ccl_plugins.pairs import Samples, in_batch
 from ccl_plugins.protocols import Sizes
 
@@ -205,3 +209,22 @@ def test_a_call_compares_with_the_samples_of_all_processes_only_if_told_to(gathe
     build = partial(InfoNCE, 0.3, gather_distributed=gathers)
     for found in two_processes(mean_of_calls, build, views):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [
+        (InfoNCE(), True),
+        (Distillation(), False),
+        (ClusterCrossEntropy(), False),
+        (ClusterCrossEntropy(of="projection"), True),
+        (Mixture([Distillation(), KoLeo("features")]), False),
+        (Mixture([Distillation(), KoLeo()]), True),
+        (Guided(Distillation(), [{"on": "z", "keep": False, "by": HSIC()}]), False),
+        (Guided(InfoNCE(), [{"on": "z", "keep": False, "by": HSIC()}]), True),
+        (nn.Module(), True),
+    ],
+    ids=lambda each: type(each).__name__ if isinstance(each, nn.Module) else "",
+)
+def test_it_is_known_whether_an_objective_reads_features_alone(objective, expected):
+    assert reads_projections(objective) == expected

@@ -65,6 +65,13 @@ def test_it_goes_on_for_more_steps_as_if_it_had_not_ended(file, more):
     assert losses(resumed) == losses(whole)
 
 
+def test_it_goes_on_if_it_ended_with_an_epoch(file):
+    ended = fit(file, "a", max_steps=2)
+    assert by_step(ended.layout.checkpoints) == [file_of(ended.layout.checkpoints, 2)]
+    resumed, whole = fit(file, "a", resume=True, max_steps=5), fit(file, "b", max_steps=5)
+    assert losses(resumed) == losses(whole)
+
+
 def test_fewer_steps_are_refused(file):
     fit(file, "a", max_steps=5)
     with pytest.raises(

@@ -18,6 +18,7 @@ from support import training_ranks
         ("simclr", {"epochs": 10}, 1e-5),
         ("moco_v2", {"epochs": 5}, 1e-5),
         ("simclr, batched views", {"epochs": 2, "precision": "64-true"}, 1e-5),
+        ("simclr, features alone", {"epochs": 2, "precision": "64-true"}, 1e-9),
         pytest.param(
             "simclr with lora",
             {"epochs": 3, "precision": "64-true"},
@@ -80,6 +81,22 @@ def test_a_loss_that_is_not_finite_on_one_rank_stops_both(
     assert "the loss is nan at step 1; the terms of samples" in second
 
 
+def test_ranks_with_a_layer_that_the_loss_does_not_read_name_it(
+    two_processes: Any, tmp_path: Path
+) -> None:
+    """Each would wait for its gradient; on one process it is left as it is."""
+    line = "method.spare.weight and 1 more parameters got no gradient"
+    for message in two_processes(training_ranks.train_with_a_layer_that_is_not_read, str(tmp_path)):
+        assert message.startswith(line)
+
+
+@pytest.mark.parametrize("dtype", [torch.int16, torch.bool, torch.float64])
+def test_ranks_have_the_numbers_of_the_first(two_processes: Any, dtype: torch.dtype) -> None:
+    first, second = two_processes(training_ranks.share_table, dtype)
+    torch.testing.assert_close(second.values, first.values)
+    torch.testing.assert_close(dict(second.extras), dict(first.extras), rtol=0, atol=0)
+
+
 @pytest.mark.parametrize("size", [2, 7, 8])
 def test_rows_of_all_ranks_are_joined_in_order(two_processes: Any, size: int) -> None:
     for found in two_processes(training_ranks.gather_chunks, size):
@@ -108,6 +125,15 @@ def test_ranks_of_another_run_are_told_at_the_start(
     begin = f"process 1 is of another run than process 0: {words}: start all"
     assert [each.startswith(begin) for each in both] == [True, True], both
     assert not (tmp_path / "checkpoints").exists()
+
+
+def test_ranks_that_begin_at_other_steps_are_told_at_the_start(
+    two_processes: Any, tmp_path: Path
+) -> None:
+    """As where the run's folder is on a disk that not all machines see."""
+    both = two_processes(training_ranks.resume_on_first, str(tmp_path))
+    begin = "process 1 is of another run than process 0: resumed from step: 2 -> null"
+    assert [each.startswith(begin) for each in both] == [True, True], both
 
 
 @pytest.mark.parametrize(
