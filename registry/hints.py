@@ -24,7 +24,7 @@ class Mismatch(Exception):
     """The value does not fit."""
 
 
-class Reader(Protocol):
+class ChoiceReader(Protocol):
     """Turns names, tables and objects into choices."""
 
     def kind_of(self, hint: object) -> str | None:
@@ -40,7 +40,7 @@ class Reader(Protocol):
         """The fields of a dataclass, all of them, from a table or from an instance."""
 
 
-def accept(value: Any, hint: Any, reader: Reader, where: str) -> Any:
+def accept(value: Any, hint: Any, reader: ChoiceReader, where: str) -> Any:
     """The value as the component gets it: 1 as 1.0 for a float, a name as a choice for a kernel.
 
     A hint that is a dataclass takes a table of its fields.  A hint that is not understood accepts every
@@ -90,7 +90,7 @@ def _accept_scalar(value: Any, hint: Any) -> Any:
     return _need(isinstance(value, hint or NONE), value)
 
 
-def _accept_any(value: Any, hints: Sequence[Any], reader: Reader, where: str) -> Any:
+def _accept_any(value: Any, hints: Sequence[Any], reader: ChoiceReader, where: str) -> Any:
     def order(hint: Any) -> tuple[bool, bool]:
         # Words before names of components, as in `Kernel | Literal["median"]`; int before float,
         # so that 1 stays 1 in `float | int`; hints that accept every value last.
@@ -115,7 +115,7 @@ def _accept_any(value: Any, hints: Sequence[Any], reader: Reader, where: str) ->
 
 
 def _accept_sequence(
-    value: Any, base: Any, arguments: tuple[Any, ...], reader: Reader, where: str
+    value: Any, base: Any, arguments: tuple[Any, ...], reader: ChoiceReader, where: str
 ) -> Any:
     items = list(_need(isinstance(value, list | tuple), value))
     hints = [*arguments] or [Any]
@@ -130,7 +130,9 @@ def _accept_sequence(
     )
 
 
-def _accept_mapping(value: Any, arguments: tuple[Any, ...], reader: Reader, where: str) -> Any:
+def _accept_mapping(
+    value: Any, arguments: tuple[Any, ...], reader: ChoiceReader, where: str
+) -> Any:
     key, item = arguments or (Any, Any)
     return {
         accept(k, key, reader, where): accept(v, item, reader, f"{where}.{k}")
@@ -138,7 +140,7 @@ def _accept_mapping(value: Any, arguments: tuple[Any, ...], reader: Reader, wher
     }
 
 
-def describe(hint: Any, reader: Reader | None = None) -> str:
+def describe(hint: Any, reader: ChoiceReader | None = None) -> str:
     """A hint as messages show it: ``float | None``, ``a kernel``."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     kind = reader.kind_of(hint) if reader else None

@@ -11,7 +11,7 @@ from typing import Any
 
 from .annotations import resolve
 from .errors import InvalidParameter, InvalidSpec
-from .hints import Mismatch, Reader, accept, describe
+from .hints import ChoiceReader, Mismatch, accept, describe
 from .quoting import represented
 from .spec import did_you_mean
 
@@ -132,7 +132,7 @@ def _namespaces(target: Callable[..., Any], parameter: str) -> Iterator[dict[str
 
 
 def fill(
-    schema: Schema, given: Mapping[str, Any], reader: Reader, label: str, where: str = ""
+    schema: Schema, given: Mapping[str, Any], reader: ChoiceReader, label: str, where: str = ""
 ) -> dict[str, Any]:
     """Every parameter with its value, checked; parameters that are not given have their defaults.
 

@@ -16,7 +16,7 @@ from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mista
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import ValueType
-    from ccl_plugins.scaffold.found import Found, Variable
+    from ccl_plugins.scaffold.found import Found, FoundColumn
     from ccl_plugins.scaffold.wishes import Wishes
 
 WISHES = {
@@ -180,7 +180,7 @@ def asked(found: Found, wishes: Wishes) -> Wishes:
     return wishes
 
 
-def _is_of_use(variable: Variable) -> bool:
+def _is_of_use(variable: FoundColumn) -> bool:
     """Whether something can be wished of it."""
     from ccl_plugins.scaffold.wishes import tells_nothing
 

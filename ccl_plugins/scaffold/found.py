@@ -35,7 +35,7 @@ WORDS = 3
 
 
 @dataclass(frozen=True)
-class Variable:
+class FoundColumn:
     """A column: what is known of each image.
 
     Args:
@@ -87,7 +87,7 @@ class Found:
     """
 
     dataset: Mapping[str, Any]
-    variables: Mapping[str, Variable]
+    variables: Mapping[str, FoundColumn]
     label: str = ""
     group: str = ""
     value_types: Mapping[str, ValueType] = field(default_factory=dict)
@@ -178,7 +178,7 @@ def _in_table(
     return Found(dataset, variables, label, group, value_types, notes)
 
 
-def _label(given: str | None, variables: dict[str, Variable], notes: list[str]) -> str:
+def _label(given: str | None, variables: dict[str, FoundColumn], notes: list[str]) -> str:
     """The column that is the label; one that is called so and is not cannot be another variable."""
     label = given
     if label is None:
@@ -215,23 +215,23 @@ def _is_split(cells: list[Any]) -> bool:
     return all(cell is None or isinstance(cell, str) for cell in cells) and {*cells} >= SPLIT
 
 
-def _is_group(variable: Variable) -> bool:
+def _is_group(variable: FoundColumn) -> bool:
     likely = LIKELY.search(variable.name) and variable.is_classes and not variable.missing
     return bool(likely) and FEWEST <= variable.values <= variable.known / 2
 
 
-def _is_label(variable: Variable) -> bool:
+def _is_label(variable: FoundColumn) -> bool:
     return variable.is_classes and not variable.missing and variable.values > 1
 
 
-def _variable(name: str, column: Any, value_types: Mapping[str, ValueType]) -> Variable:
+def _variable(name: str, column: Any, value_types: Mapping[str, ValueType]) -> FoundColumn:
     cells = _cells(column)
     known = [cell for cell in cells if isinstance(cell, str) and cell]
     longest = max((len(cell.encode()) for cell in known), default=0)
     long = sum(len(cell.split()) for cell in known) >= WORDS * len(known)
     if longest and long and name not in value_types and len({*known}) > len(known) / 2:
         missing = len(cells) - len(known)
-        return Variable(name, "text", len({*known}), len(known), 0, missing, longest)
+        return FoundColumn(name, "text", len({*known}), len(known), 0, missing, longest)
     given = {name: value_types[name]} if name in value_types else {}
     encoded = encode({name: column}, value_types=given)
     values, value_type = encoded.tables[0][name], encoded.schema[name]
@@ -239,12 +239,12 @@ def _variable(name: str, column: Any, value_types: Mapping[str, ValueType]) -> V
     different, counts = here.unique(dim=0, return_counts=True)
     missing = len(values) - len(here)
     if value_type != "categorical" or here.ndim > 1:
-        return Variable(name, value_type, len(different), len(here), 0, missing)
+        return FoundColumn(name, value_type, len(different), len(here), 0, missing)
     whole = not known and name not in value_types and len(different) > MANY
     if whole and not _is_id(name):
-        return Variable(name, "continuous", len(different), len(here), 0, missing)
+        return FoundColumn(name, "continuous", len(different), len(here), 0, missing)
     least = int(counts.min()) if len(here) else 0
-    return Variable(name, "categorical", len(different), len(here), least, missing, longest)
+    return FoundColumn(name, "categorical", len(different), len(here), least, missing, longest)
 
 
 def _is_id(name: str) -> bool:

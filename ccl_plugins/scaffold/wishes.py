@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.scaffold.found import Found, Variable
+from ccl_plugins.scaffold.found import Found, FoundColumn
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Wishes:
             _check_captions(found.variables[self.captions])
 
 
-def _check_classes(variable: Variable) -> None:
+def _check_classes(variable: FoundColumn) -> None:
     if not variable.is_classes:
         raise ValueError(
             f"weak labels and pairs are classes, and {variable.name!r} has {variable}: --keep"
@@ -72,7 +72,7 @@ def _check_classes(variable: Variable) -> None:
     _check_told(variable)
 
 
-def _check_told(variable: Variable) -> None:
+def _check_told(variable: FoundColumn) -> None:
     """Refuse a variable that tells no images apart, or all of them."""
     if variable.value_type == "text":
         raise ValueError(
@@ -83,7 +83,7 @@ def _check_told(variable: Variable) -> None:
         raise ValueError(wrong)
 
 
-def tells_nothing(variable: Variable) -> str:
+def tells_nothing(variable: FoundColumn) -> str:
     """Why a variable tells no images apart, or all of them; nothing if it tells some."""
     if variable.values < 2:
         has = "one value" if variable.values else "no value"
@@ -96,7 +96,7 @@ def tells_nothing(variable: Variable) -> str:
     return ""
 
 
-def _check_captions(variable: Variable) -> None:
+def _check_captions(variable: FoundColumn) -> None:
     if not variable.longest:
         raise ValueError(f"captions are texts, and {variable.name!r} has {variable}")
     if variable.missing:
