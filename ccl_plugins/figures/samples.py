@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ccl_plugins._engine import engine
 from ccl_plugins.experiments.results import on_same_data
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ccl_plugins.experiments.pipeline import Run
+
+T = TypeVar("T")
 
 SPLITS = {"train": 0, "test": 1}
 """The place of each split in ``Run.splits``."""
@@ -71,7 +73,10 @@ class Values:
         """(N,) one number per sample: the values, or their first principal component."""
         import torch
 
-        values = self.values.double().reshape(len(self.values), -1)
+        from ccl_plugins.metadata.values import missing_entries
+
+        lost = missing_entries(self.values, self.value_type)
+        values = self.values.double().masked_fill(lost, torch.nan).reshape(len(lost), -1)
         if values.shape[1] == 1:
             return values[:, 0]
         centered = (values - values.nanmean(0)).nan_to_num(0)
@@ -163,6 +168,23 @@ def same_data(runs: Mapping[str, Run]) -> None:
             f"{first} and {title} were trained on different data sets, which one figure cannot"
             f" compare: {shown}"
         )
+
+
+def of_those(runs: Mapping[str, Run], read: Callable[[Run], T]) -> dict[str, T]:
+    """What ``read`` gives of each run, by its title, without the runs for which it raises `DoesNotApply`.
+
+    Raises:
+        DoesNotApply: If it does so for all runs, with every reason.
+    """
+    found, why = dict[str, T](), []
+    for title, run in runs.items():
+        try:
+            found[title] = read(run)
+        except DoesNotApply as error:
+            why.append(str(error))
+    if not found:
+        raise DoesNotApply("; ".join(why))
+    return found
 
 
 def some(n: int, most: int) -> Tensor:
