@@ -69,6 +69,13 @@ class Values:
         """The name of a class."""
         return str(self.words[number]) if 0 <= number < len(self.words) else str(number)
 
+    def text(self, row: int) -> str:
+        """What a sample has: the name of its class, or "none", or its numbers."""
+        if self.ids is None:
+            return ", ".join(f"{value:.4g}" for value in self.values[row].flatten().tolist())
+        number = int(self.ids[row])
+        return "none" if number < 0 else self.word(number)
+
     def line(self) -> Tensor:
         """(N,) one number per sample: the values, or their first principal component."""
         import torch
@@ -124,26 +131,31 @@ def variable(run: Run, name: str, split: str = "train") -> Values:
     Raises:
         DoesNotApply: If the run has neither, or the condition is not known of this split's samples.
     """
-    from ccl_plugins.metadata.columns import tensor_columns
-
     schema, conditions = run.dataset.schema(), conditions_of(run)
     if name in conditions:
         condition = conditions[name]
-        column = column_of(condition)
-        if column is None:
+        of = column_of(condition)
+        if of is None:
             if split != "train":
                 raise DoesNotApply(f"condition {name!r} is known of training samples only")
             if condition.refresh == "batch":
                 raise DoesNotApply(f"condition {name!r} is computed in every step and has no table")
             return Values(name, run.condition_tables()[name].values, condition.value_type)
-        name = column
+        name = of
     if name not in schema:
         listed = ", ".join(map(repr, dict.fromkeys([*schema, *conditions])))
         raise DoesNotApply(f"{run.path} has no column and no condition {name!r}; it has {listed}")
+    return column(run, name, split)
+
+
+def column(run: Run, name: str, split: str) -> Values:
+    """A metadata column of a run's data set, for all samples of a split."""
+    from ccl_plugins.metadata.columns import tensor_columns
+
     data = run.splits[SPLITS[split]]
     values = tensor_columns({name: data.metadata[name]})[name]
     words = getattr(data, "vocabulary", {}).get(name, ())
-    return Values(name, values, schema[name], words)
+    return Values(name, values, run.dataset.schema()[name], words)
 
 
 def same_data(runs: Mapping[str, Run]) -> None:
