@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from ccl_plugins._engine import engine
 
 _TITLE = re.compile(r"[A-Z][\w ]*:")
-_ENTRY = re.compile(r"(?m)^ {4}(\w+)(?: \(.*?\))?:")
+_ENTRY = re.compile(r"(?m)^ {4}(\*{0,2}[\w.]+)(?: \(.*?\))?:(?:\s|$)")
 _EQUATION = "Equation:"
 _LAST = ("Args:", "Raises:", "Source:")
 """The sections at the end of a composed docstring, in this order."""
@@ -28,12 +28,9 @@ def documentation(target: Any) -> str:
     if not isinstance(target, type):
         return doc
     own, known, raises = sections(doc), dict[str, str](), ""
-    for each in (
-        own,
-        *(sections(_doc(base, inherited=False)) for base in target.__mro__[1:-1]),
-    ):
-        known = {**dict(_entries(each)), **known}
-        raises = raises or each.get("Raises:", "")
+    for each in (doc, *(_doc(base, inherited=False) for base in target.__mro__[1:-1])):
+        known = {**arguments(each), **known}
+        raises = raises or sections(each).get("Raises:", "")
     names = [name for name in inspect.signature(target).parameters if name in known]
     own |= {"Args:": "\n".join(known[name] for name in names), "Raises:": raises}
     left_out = (_EQUATION, *_LAST)
@@ -92,25 +89,33 @@ def reading(
 
 def arguments(doc: str) -> dict[str, str]:
     """The entries of the arguments that a docstring documents, by name."""
-    return dict(_entries(sections(doc)))
+    found = sections(doc).items()
+    return dict(each for title, text in found if title.startswith("Args") for each in entries(text))
 
 
 def sections(doc: str) -> dict[str, str]:
-    """The text of each section by its title line; the text before the first has the title ""."""
+    """The text of each section by its title line; what stands in none has the title ""."""
     found: dict[str, str] = {}
     title, lines = "", inspect.cleandoc(doc).splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if _TITLE.fullmatch(line) and following.startswith("    "):
             title = line
         else:
+            title = title if line[:1] in ("", " ") else ""
             found[title] = f"{found.get(title, '')}{line}\n"
     return {title: text.strip("\n") for title, text in found.items()}
 
 
-def _entries(of: dict[str, str]) -> Iterator[tuple[str, str]]:
-    for title, text in of.items():
-        if title.startswith("Args"):
-            heads = [*_ENTRY.finditer(text)]
-            ends = [*(each.start() for each in heads[1:]), len(text)]
-            for each, end in zip(heads, ends, strict=True):
-                yield each[1], text[each.start() : end].rstrip()
+def entries(text: str) -> list[tuple[str, str]]:
+    """The entries of a section such as ``Args`` as they are written, each with its name before it.
+
+    Args:
+        text: What `sections` gives; one that begins with other words has none.
+    """
+    heads = [*_ENTRY.finditer(text)]
+    if not heads or heads[0].start():
+        return []
+    ends = [*(each.start() for each in heads[1:]), len(text)]
+    return [
+        (each[1], text[each.start() : end].rstrip()) for each, end in zip(heads, ends, strict=True)
+    ]

@@ -380,16 +380,21 @@ def _percent(share: float) -> str:
 
 def _draw_ranks(panel: Any, found: Mapping[str, Weights]) -> None:
     """The negatives' shares in falling order."""
+    from matplotlib.ticker import LogFormatter
+
+    lines = []
     numbers = {len(each.negatives) for each in found.values()}
     for (title, each), color, marker in zip(
         found.items(), itertools.cycle(RUNS), itertools.cycle(MARKERS), strict=False
     ):
         shares = [100 * share for share, _ in each.negatives if share > 0]
-        panel.plot(range(1, len(shares) + 1), shares, color=color, label=short(title))
-        panel.plot([1], shares[:1], color=color, marker=marker, ms=5)
+        first: dict[str, Any] = {"marker": marker, "ms": 5, "markevery": len(shares) + 1}
+        ranks = range(1, len(shares) + 1)
+        lines += panel.plot(ranks, shares, color=color, label=short(title), **first)
     panel.set_yscale("log")
     panel.set_ylim(bottom=max(panel.get_ylim()[0], 0.1 / max(numbers | {1})))
     panel.yaxis.set_major_formatter("{x:g}")
+    panel.yaxis.set_minor_formatter(LogFormatter())  # matplotlib's own writes formulas
     if len(numbers) == 1 and 0 not in numbers:
         equal = 100 / max(numbers)
         panel.axhline(equal, color=FAINT, lw=0.8, ls=":")
@@ -402,4 +407,4 @@ def _draw_ranks(panel: Any, found: Mapping[str, Weights]) -> None:
         "in %: its share of the whole pull (positives) or push (negatives)",
         fontsize=7.5,
     )
-    panel.legend()
+    panel.legend(handles=lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.experiments.results import compare
 from ccl_plugins.figures.samples import same_data
 from ccl_plugins.figures.series import COLUMNS, Series, panels, series
-from ccl_plugins.figures.style import FAINT, TEXT, styled
+from ccl_plugins.figures.style import FAINT, TEXT, short, styled
 from ccl_plugins.protocols import DoesNotApply
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Bars:
                     _draw(panel, y, each, row, name)
             if (chance := about[name]["chance"]) is not None:
                 panel.axvline(chance, color=TEXT, lw=1, ls=":")
-            panel.set_title(name)
+            panel.set_title(short(name, 30))
             panel.set_xlabel(textwrap.fill(about[name]["sentence"], 46), fontsize=7)
             panel.set_ylim(len(found) - 0.4, -0.6)
             first = place % COLUMNS == 0

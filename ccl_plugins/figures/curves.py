@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.experiments.curves import curves
+from ccl_plugins.figures.samples import of_those
 from ccl_plugins.figures.series import Series, panels, series
-from ccl_plugins.figures.style import styled
+from ccl_plugins.figures.style import short, styled
 from ccl_plugins.protocols import DoesNotApply
 
 if TYPE_CHECKING:
@@ -26,22 +27,21 @@ class Curves:
             or, in runs without monitors, the evaluations and what was logged of the conditions.
     """
 
-    def __init__(self, names: Sequence[str] | None = None) -> None:
-        self.names = names
+    def __init__(self, names: str | Sequence[str] | None = None) -> None:
+        self.names = [names] if isinstance(names, str) else names
 
     @styled
     def __call__(self, runs: Mapping[str, Run]) -> Figure:
-        """Draw runs, also of several data sets.
+        """Draw runs, also of several data sets, without those that have logged nothing.
 
         Raises:
-            DoesNotApply: If a run has logged nothing, or no run has a scalar of these names.
+            DoesNotApply: If no run has logged anything, or none has a scalar of these names.
         """
         from matplotlib.lines import Line2D
 
-        try:
-            logged = {run.path: curves(run) for run in runs.values()}
-        except FileNotFoundError as error:
-            raise DoesNotApply(str(error)) from error
+        found = of_those(runs, _logged)
+        runs = {title: runs[title] for title in found}
+        logged = {run.path: found[title] for title, run in runs.items()}
         every = sorted({name for found in logged.values() for name in found})
         names = self.names
         if names is None:
@@ -61,9 +61,9 @@ class Curves:
             listed = ", ".join(every)
             raise DoesNotApply(f"no run has logged {', '.join(names)}; there are {listed}")
         result, grid = panels(len(drawn), 2.9, 1.9)
-        found = series(runs)
+        groups = series(runs)
         for panel, name in zip(grid, drawn, strict=True):
-            for each in found:
+            for each in groups:
                 points = [logged[run.path].get(name, []) for run in each.runs]
                 _draw(panel, each, [*filter(None, points)])
             panel.set_title(_on_two_lines(name.removeprefix("monitor/")))
@@ -71,16 +71,24 @@ class Curves:
             panel.set_xlabel("step")
         handles = [
             Line2D([], [], color=each.color, marker=each.marker, ms=5, label=each.label)
-            for each in found
+            for each in groups
         ]
         result.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3))
         return result
 
 
+def _logged(run: Run) -> dict[str, list[tuple[int, float]]]:
+    try:
+        return curves(run)
+    except FileNotFoundError as error:
+        raise DoesNotApply(str(error)) from error
+
+
 def _on_two_lines(name: str, most: int = 26) -> str:
     """A name, broken before its last part if it is long."""
     begin, slash, end = name.rpartition("/")
-    return f"{begin}{slash}\n{end}" if len(name) > most and begin else name
+    lines = f"{begin}{slash}", end
+    return "\n".join(short(each, 34) for each in lines) if len(name) > most and begin else name
 
 
 def _draw(panel: Any, group: Series, points: Sequence[Sequence[tuple[int, float]]]) -> None:

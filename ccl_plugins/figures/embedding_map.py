@@ -11,6 +11,7 @@ from ccl_plugins.figures.samples import (
     Values,
     features,
     known_variables,
+    of_those,
     same_data,
     some,
     variable,
@@ -38,8 +39,8 @@ class EmbeddingMap:
     """The features in two dimensions, colored by the label and by each condition.
 
     Samples that lie together have similar features.  If the colors of a row are in order, the features
-    encode that variable.  Test samples are shown, or training samples where a condition is known of these
-    alone; of more than 1000, that many.
+    encode that variable; samples without a value are pale.  Test samples are shown, or training samples
+    where a condition is known of these alone; of more than 1000, that many.
 
     Args:
         by: Metadata columns and conditions, a row of maps each; None: the label and all conditions of all
@@ -63,11 +64,11 @@ class EmbeddingMap:
 
     @styled
     def __call__(self, runs: Mapping[str, Run]) -> Figure:
-        """Draw runs of one data set, a column each.
+        """Draw runs of one data set, a column each, without those whose features have collapsed.
 
         Raises:
-            DoesNotApply: If there is nothing to color the maps by; for runs of different data sets, and
-                names that are neither a column nor a condition.
+            DoesNotApply: If there is nothing to color the maps by, or no run has features that differ; for
+                runs of different data sets, and names that are neither a column nor a condition.
             ImportError: For ``"umap"`` without the extra.
         """
         same_data(runs)
@@ -78,25 +79,22 @@ class EmbeddingMap:
             )
         number = len(next(iter(shown[next(iter(shown))].values())).values)
         drawn = some(number, MOST)
-        points = {t: project(features(run, split, drawn), self.method) for t, run in runs.items()}
-        result = figure(0.4 + 3.1 * len(runs), 0.5 + 3.0 * len(shown))
-        panels = result.subplots(len(shown), len(runs), squeeze=False)
+        points = of_those(runs, lambda run: project(features(run, split, drawn), self.method))
+        result = figure(0.4 + 3.1 * len(points), 0.5 + 3.0 * len(shown))
+        panels = result.subplots(len(shown), len(points), squeeze=False)
         many = panels.size * len(drawn) > VECTORS
         for row, variables in zip(panels, shown.values(), strict=True):
             for panel, (title, place) in zip(row, points.items(), strict=True):
                 each = variables[title]
-                marks = _scatter(panel, place, each, drawn, many)
+                _scatter(panel, place, each, drawn, many)
                 panel.set(xticks=[], yticks=[])
                 panel.spines[:].set(visible=True, alpha=0.4)
                 panel.set_title(f"{short(title)}: by {short(each.name, 16)}")
-                if marks is not None and panel is row[-1]:
-                    several = each.values.ndim == 2 and each.values.shape[1] > 1
-                    label = each.name + " (first principal component)" * several
-                    result.colorbar(marks, ax=panel, label=label, shrink=0.8, aspect=30)
-            if each.ids is not None and len(row[-1].get_legend_handles_labels()[1]) <= MOST_NAMED:
-                row[-1].legend(
-                    loc="center left", bbox_to_anchor=(1, 0.5), handletextpad=0.1, markerscale=1.3
-                )
+            keys = [_key(panel) for panel in row]
+            for panel, title in zip(row, points, strict=True):
+                # Tables of one name may be others in each run.
+                if panel is row[-1] or any(key != keys[0] for key in keys):
+                    _explain(panel, variables[title])
         what = "all" if len(drawn) == number else f"{len(drawn)} of"
         samples = "test samples" if split == "test" else "training samples"
         caption = f"{NAMES[self.method]} of the features of {what} {number} {samples}"
@@ -152,8 +150,26 @@ def _variables(
     return rows
 
 
-def _scatter(panel: Any, points: Tensor, by: Values, drawn: Tensor, many: bool) -> Any:
-    """Draw the points; return them if their colors need a scale."""
+def _key(panel: Any) -> list[Any]:
+    """What its colors mean: the limits of numbers, and the names of classes."""
+    return [(each.get_clim(), each.get_label()) for each in panel.collections]
+
+
+def _explain(panel: Any, by: Values) -> None:
+    """Draw a scale of the colors of numbers beside a map, or a legend of those of a few classes."""
+    marks = panel.collections
+    if by.ids is not None:
+        if len(marks) <= MOST_NAMED:
+            beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
+            panel.legend(handles=marks, handletextpad=0.1, markerscale=1.3, **beside)
+    elif by.colors is None:
+        several = by.values.ndim == 2 and by.values.shape[1] > 1
+        label = short(by.name, 30) + " (first principal component)" * several
+        panel.figure.colorbar(marks[-1], ax=panel, label=label, shrink=0.8, aspect=30)
+
+
+def _scatter(panel: Any, points: Tensor, by: Values, drawn: Tensor, many: bool) -> None:
+    """Draw the points; those without a value are pale."""
     options = {
         "s": 13 if len(points) <= 500 else 6,
         "linewidths": 0,
@@ -165,20 +181,25 @@ def _scatter(panel: Any, points: Tensor, by: Values, drawn: Tensor, many: bool) 
         # With an edge, since black and white points are lost on their ground.
         edge = {"linewidths": 0.4, "edgecolors": FAINT}
         panel.scatter(*place, c=by.colors[drawn].numpy(), **{**options, **edge})
-        return None
+        return
+    pale: dict[str, Any] = {"color": FAINT, "alpha": 0.3, "label": "none", **options}
     if by.ids is None:
-        return panel.scatter(*place, c=by.line()[drawn].numpy(), cmap=NUMBERS, **options)
+        line = by.line()[drawn]
+        if line.isnan().any():
+            panel.scatter(*points[line.isnan()].numpy().T, **pale)
+        known = ~line.isnan()
+        panel.scatter(*points[known].numpy().T, c=line[known].numpy(), cmap=NUMBERS, **options)
+        return
     ids = by.ids[drawn]
     classes = ids[ids >= 0].unique().tolist()
     colors = class_colors(len(classes))
     if (ids < 0).any():
-        panel.scatter(*points[ids < 0].numpy().T, c=FAINT, alpha=0.3, label="none", **options)
+        panel.scatter(*points[ids < 0].numpy().T, **pale)
     for color, number in zip(colors, classes, strict=True):
         mine = points[ids == number].numpy().T
         panel.scatter(*mine, color=color, label=by.word(number)[:20], **options)
     if len(classes) <= MOST_NAMED:
         _name_classes(panel, points, ids, classes, by)
-    return None
 
 
 def _name_classes(panel: Any, points: Tensor, ids: Tensor, classes: list[int], by: Values) -> None:

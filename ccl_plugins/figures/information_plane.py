@@ -45,13 +45,14 @@ class InformationPlane:
         if not any(placed.values()):
             raise DoesNotApply("no run has a categorical condition with a table")
         target = _target(next(iter(runs.values())))
+        target = target[target >= 0]
         top, end = entropy(target), math.log2(len(target)) - entropy(target)
         result = figure(5.6, 3.8)
         panel = result.subplots()
         panel.axhline(top, color=FAINT, lw=0.8, ls=":")
         ends: dict[str, Any] = {"color": TEXT, "ls": ""}
-        panel.plot([0], [top], marker="*", ms=11, label="Z = label", **ends)
-        panel.plot([end], [top], marker="x", ms=7, label="Z = each sample", **ends)
+        handles = panel.plot([0], [top], marker="*", ms=11, label="Z = label", **ends)
+        handles += panel.plot([end], [top], marker="x", ms=7, label="Z = each sample", **ends)
         for each in series(runs):
             like: dict[str, Any] = {"color": each.color, "marker": each.marker, "ls": ""}
             for run in each.runs:
@@ -60,12 +61,12 @@ class InformationPlane:
                 for point in placed[run.path]:
                     _draw(panel, point, end / 2, like)
             if any(placed[run.path] for run in each.runs):
-                panel.plot([], [], label=each.label, **like)
-        panel.set_ylim(bottom=0, top=1.12 * top)
+                handles += panel.plot([], [], label=each.label, **like)
+        panel.set_ylim(bottom=0, top=1.12 * top or 1)
         panel.set_xlim(left=min(0, panel.get_xlim()[0]))
         panel.set_xlabel("H(Z|label) in bits: what Z has beyond the label")
         panel.set_ylabel("I(Z;label) in bits")
-        result.legend(loc="outside right upper")
+        result.legend(handles=handles, loc="outside right upper")
         return result
 
 

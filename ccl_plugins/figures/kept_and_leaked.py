@@ -68,12 +68,10 @@ class KeptAndLeaked:
             for each in found:
                 _draw(panel, each, name, kept)
             _scale(panel, about[name], about[kept])
-        drawn = dict[str, Any]()
-        for panel in grid:
-            for handle, label in zip(*panel.get_legend_handles_labels(), strict=True):
-                drawn.setdefault(label, handle)
-        last = sorted(drawn, key=lambda label: label == BEFORE)
-        result.legend([drawn[label] for label in last], last, loc="outside right upper")
+        marks = {line.get_label(): line for panel in grid for line in panel.lines}
+        labels = [*(each.label for each in found), BEFORE]
+        handles = [marks[label] for label in labels if label in marks]
+        result.legend(handles=handles, loc="outside right upper")
         return result
 
 

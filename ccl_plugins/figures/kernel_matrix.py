@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.figures.reading import Reader, known_rows, readers
-from ccl_plugins.figures.samples import Values
+from ccl_plugins.figures.reading import Reader, known_rows, reader
+from ccl_plugins.figures.samples import Values, of_those
 from ccl_plugins.figures.style import NUMBERS, class_colors, figure, short, styled
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ class KernelMatrix:
         Raises:
             DoesNotApply: If no objective of a run reads the condition through a kernel.
         """
-        shown = {
-            title: Matrices.of(found, runs[title])
-            for title, found in readers(runs, self.condition).items()
-        }
+        shown = of_those(runs, lambda run: Matrices.of(reader(run, self.condition), run))
         width = 0.4 + 4.0 * max(len(each.drawn) for each in shown.values())
         result = figure(width, 4.3 * len(shown))
         if len(shown) == 1:
@@ -122,7 +119,7 @@ class Matrices:
         order = "in order of Z" if of_numbers else "similar Z together"
         part.supxlabel(
             f"{len(self.rows)} training samples, {order}; the bars at the sides are Z ="
-            f" {' and '.join(each.name for each in self.variables)}",
+            f" {' and '.join(short(each.name) for each in self.variables)}",
             fontsize=8,
         )
 

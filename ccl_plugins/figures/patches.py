@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.figures.anchor import as_picture
-from ccl_plugins.figures.samples import SPLITS, same_data, some
+from ccl_plugins.figures.samples import SPLITS, of_those, same_data, some
 from ccl_plugins.figures.style import figure, short, styled
 from ccl_plugins.protocols import DoesNotApply, trait
 from ccl_plugins.transforms.modalities import of_image
@@ -60,14 +60,7 @@ class Patches:
         if wrong := [i for i in places if not 0 <= i < len(split)]:
             raise ValueError(f"images must be from 0 to {len(split) - 1}, not {wrong[0]}")
         shown = [split[i][0] for i in places]
-        maps, why = {}, []
-        for title, run in runs.items():
-            try:
-                maps[title] = colors(patches(run, shown))
-            except DoesNotApply as error:
-                why.append(str(error))
-        if not maps:
-            raise DoesNotApply("; ".join(why))
+        maps = of_those(runs, lambda run: colors(patches(run, shown)))
         result = figure(0.4 + 1.5 * (1 + len(maps)), 0.3 + 1.5 * len(places))
         panels = result.subplots(len(places), 1 + len(maps), squeeze=False)
         for row, place, image in zip(panels, places, shown, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,41 +46,27 @@ class Reader:
 
 
 def reader(run: Run, condition: str | None = None) -> Reader:
-    """The first objective of a run that reads a condition, or several, through a kernel.
+    """The first objective of a run that reads a condition with a table, or several, through a kernel.
 
     Raises:
         DoesNotApply: If there is none.
     """
     from ccl_plugins.training.kernel_check import kernel_of
 
+    known = conditions_of(run)
     found = [
         Reader(names, kernel, each)
         for each in run.parts.objective.modules()
         for kernel, names in kernel_of(each)
         if condition is None
-        or any(condition in (name, column_of(conditions_of(run).get(name))) for name in names)
+        or any(condition in (name, column_of(known.get(name))) for name in names)
     ]
     if not found:
         of = "a condition" if condition is None else f"condition {condition!r}"
         raise DoesNotApply(f"no objective of {run.path} reads {of} through a kernel")
-    return found[0]
-
-
-def readers(runs: Mapping[str, Run], condition: str | None = None) -> dict[str, Reader]:
-    """`reader` of each run that has one, by its title.
-
-    Raises:
-        DoesNotApply: If none has.
-    """
-    found, why = {}, []
-    for title, run in runs.items():
-        try:
-            found[title] = reader(run, condition)
-        except DoesNotApply as error:
-            why.append(str(error))
-    if not found:
-        raise DoesNotApply("; ".join(why))
-    return found
+    # If all are of values that are computed in every step, the first says so when it is read.
+    tables = (r for r in found if all(known[name].refresh != "batch" for name in r.names))
+    return next(tables, found[0])
 
 
 def known_rows(variables: Sequence[Values], most: int) -> Tensor:

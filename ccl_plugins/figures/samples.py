@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ccl_plugins._engine import engine
 from ccl_plugins.experiments.results import on_same_data
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ccl_plugins.experiments.pipeline import Run
+
+T = TypeVar("T")
 
 SPLITS = {"train": 0, "test": 1}
 """The place of each split in ``Run.splits``."""
@@ -67,11 +69,21 @@ class Values:
         """The name of a class."""
         return str(self.words[number]) if 0 <= number < len(self.words) else str(number)
 
+    def text(self, row: int) -> str:
+        """What a sample has: the name of its class, or "none", or its numbers."""
+        if self.ids is None:
+            return ", ".join(f"{value:.4g}" for value in self.values[row].flatten().tolist())
+        number = int(self.ids[row])
+        return "none" if number < 0 else self.word(number)
+
     def line(self) -> Tensor:
         """(N,) one number per sample: the values, or their first principal component."""
         import torch
 
-        values = self.values.double().reshape(len(self.values), -1)
+        from ccl_plugins.metadata.values import missing_entries
+
+        lost = missing_entries(self.values, self.value_type)
+        values = self.values.double().masked_fill(lost, torch.nan).reshape(len(lost), -1)
         if values.shape[1] == 1:
             return values[:, 0]
         centered = (values - values.nanmean(0)).nan_to_num(0)
@@ -119,26 +131,31 @@ def variable(run: Run, name: str, split: str = "train") -> Values:
     Raises:
         DoesNotApply: If the run has neither, or the condition is not known of this split's samples.
     """
-    from ccl_plugins.metadata.columns import tensor_columns
-
     schema, conditions = run.dataset.schema(), conditions_of(run)
     if name in conditions:
         condition = conditions[name]
-        column = column_of(condition)
-        if column is None:
+        of = column_of(condition)
+        if of is None:
             if split != "train":
                 raise DoesNotApply(f"condition {name!r} is known of training samples only")
             if condition.refresh == "batch":
                 raise DoesNotApply(f"condition {name!r} is computed in every step and has no table")
             return Values(name, run.condition_tables()[name].values, condition.value_type)
-        name = column
+        name = of
     if name not in schema:
         listed = ", ".join(map(repr, dict.fromkeys([*schema, *conditions])))
         raise DoesNotApply(f"{run.path} has no column and no condition {name!r}; it has {listed}")
+    return column(run, name, split)
+
+
+def column(run: Run, name: str, split: str) -> Values:
+    """A metadata column of a run's data set, for all samples of a split."""
+    from ccl_plugins.metadata.columns import tensor_columns
+
     data = run.splits[SPLITS[split]]
     values = tensor_columns({name: data.metadata[name]})[name]
     words = getattr(data, "vocabulary", {}).get(name, ())
-    return Values(name, values, schema[name], words)
+    return Values(name, values, run.dataset.schema()[name], words)
 
 
 def same_data(runs: Mapping[str, Run]) -> None:
@@ -163,6 +180,23 @@ def same_data(runs: Mapping[str, Run]) -> None:
             f"{first} and {title} were trained on different data sets, which one figure cannot"
             f" compare: {shown}"
         )
+
+
+def of_those(runs: Mapping[str, Run], read: Callable[[Run], T]) -> dict[str, T]:
+    """What ``read`` gives of each run, by its title, without the runs for which it raises `DoesNotApply`.
+
+    Raises:
+        DoesNotApply: If it does so for all runs, with every reason.
+    """
+    found, why = dict[str, T](), []
+    for title, run in runs.items():
+        try:
+            found[title] = read(run)
+        except DoesNotApply as error:
+            why.append(str(error))
+    if not found:
+        raise DoesNotApply("; ".join(why))
+    return found
 
 
 def some(n: int, most: int) -> Tensor:

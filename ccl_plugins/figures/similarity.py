@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.figures.reading import known_rows, readers
-from ccl_plugins.figures.samples import features, same_data, some
+from ccl_plugins.figures.reading import Reader, known_rows, reader
+from ccl_plugins.figures.samples import Values, features, of_those, same_data, some
 from ccl_plugins.figures.style import FAINT, RUNS, TEXT, figure, short, styled
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ class Similarity:
 
     @styled
     def __call__(self, runs: Mapping[str, Run]) -> Figure:
-        """Draw runs of one data set, a panel each.
+        """Draw runs of one data set, a panel each, without those whose features have collapsed.
 
         Raises:
-            DoesNotApply: If no objective reads the condition through a kernel; for runs of different data
-                sets.
+            DoesNotApply: If no objective reads the condition through a kernel, or no run has features that
+                differ; for runs of different data sets.
         """
         import torch
         from torch.nn import functional
@@ -57,28 +58,30 @@ class Similarity:
         from ccl_plugins.numerics.kernel_functions import similarities
 
         same_data(runs)
-        first, reader = next(iter(readers(runs, self.condition).items()))
-        variables = reader.variables(runs[first])
-        rows = known_rows(variables, MOST)
-        values = reader.values(variables, rows)
+        by, variables, rows = next(iter(of_those(runs, self._known).values()))
+        values = by.values(variables, rows)
         with torch.no_grad():
-            kernel = _pairs(similarities(reader.kernel, values, values))
-        name = " and ".join(each.name for each in variables)
-        result = figure(0.6 + 3.3 * len(runs), 3.3)
-        panels = result.subplots(1, len(runs), squeeze=False, sharey=True, sharex=True)[0]
-        for panel, (title, each), color in zip(
-            panels, runs.items(), RUNS * len(runs), strict=False
-        ):
-            found = features(each, "train", rows).double()
+            kernel = _pairs(similarities(by.kernel, values, values))
+        name = " and ".join(short(each.name) for each in variables)
+        drawn = of_those(runs, lambda run: features(run, "train", rows).double())
+        result = figure(0.6 + 3.3 * len(drawn), 3.3)
+        panels = result.subplots(1, len(drawn), squeeze=False, sharey=True, sharex=True)[0]
+        for panel, (title, found), color in zip(panels, drawn.items(), cycle(RUNS), strict=False):
             unit = functional.normalize(found - found.mean(0), dim=1)
             cosine = _pairs(unit @ unit.T)
             _draw_pairs(panel, kernel, cosine, color)
             r = float(torch.corrcoef(torch.stack([kernel, cosine]))[0, 1])  # Pearson's
             shown = "no r, as one is constant" if math.isnan(r) else f"r = {r:.2f}"
             panel.set_title(f"{short(title)}: {shown}")
-            panel.set_xlabel(f"similarity of {name} ({reader.kernel_name})")
+            panel.set_xlabel(f"similarity of {name} ({by.kernel_name})")
         panels[0].set_ylabel("cosine of features")
         return result
+
+    def _known(self, run: Run) -> tuple[Reader, list[Values], Tensor]:
+        """What reads the condition in a run, and the samples of which the condition is known."""
+        found = reader(run, self.condition)
+        variables = found.variables(run)
+        return found, variables, known_rows(variables, MOST)
 
 
 def _pairs(matrix: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -25,7 +24,7 @@ from ccl_plugins.experiments.results import (
 )
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.report.answers import answers, component, explained
-from ccl_plugins.report.pictures import NEIGHBORS, neighbors, pictures
+from ccl_plugins.report.pictures import NEIGHBORS, neighbors, pictures, reason
 from ccl_plugins.report.runs import Runs
 
 if TYPE_CHECKING:
@@ -171,7 +170,7 @@ def _warnings(shown: Runs, findings: int) -> Iterator[str]:
 def _configurations(shown: Runs) -> Iterator[dict[str, Any]]:
     for each, stem in zip(shown.groups, shown.files(), strict=True):
         text, note = as_toml(each.record), ""
-        if "local/" in json.dumps(each.record):
+        if engine.LOCAL in (each.record.get("versions") or ()):
             note = (
                 "This run used objects of a session (local/...): it can be rebuilt only where they are"
                 " defined."
@@ -192,18 +191,20 @@ def _configurations(shown: Runs) -> Iterator[dict[str, Any]]:
 
 def _measured(shown: Runs, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     labels = {str(each.results[0].path): each.label for each in shown.groups}
+    named = {name_of(each.results): each.label for each in shown.groups}
     tests = [row["test"] for row in rows if row["test"] is not None]
+    against = [*dict.fromkeys(named[test["against"]] for test in tests)]
     notes = [
         f"With {n} seeds in common, only a mean difference of {visible(n):.1f} times its spread over the"
         " seeds gets p below 0.05."
         if n > 1
-        else "Where n is 1, nobody can say whether a difference is luck: there is no p."
+        else "With one seed in common, nobody can say whether a difference is luck: there is no p."
+        if n
+        else "Runs without a seed in common have no difference."
         for n in sorted({test["n"] for test in tests})
     ]
-    if len(tests) > 5:
-        notes.append(
-            f"There are {len(tests)} tests here: about one in twenty is below 0.05 by luck."
-        )
+    if (number := sum(test["p"] is not None for test in tests)) > 5:
+        notes.append(f"There are {number} tests here: about one in twenty is below 0.05 by luck.")
     metrics: dict[str, dict[str, Any]] = {}
     for row in rows:
         meaning = explained(row["sentence"] or "", row["chance"])
@@ -212,7 +213,7 @@ def _measured(shown: Runs, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         metric["rows"].append(_cells(row, labels[row["runs"][0]]))
     return {
         "metrics": [*metrics.values()],
-        "tested": shown.groups[0].label if tests else "",
+        "tested": against,
         "test_notes": notes,
     }
 
@@ -271,8 +272,8 @@ def _neighbors(pictured: Mapping[str, Run]) -> dict[str, Any]:
     found: dict[str, Any] = {"queries": []}
     try:
         found = {"queries": [*neighbors(pictured)]}
-    except (engine.RegistryError, ValueError, LookupError, OSError, RuntimeError) as error:
-        found["reason"] = str(error) or type(error).__name__
+    except Exception as error:  # of a plug-in's data set or backbone: it costs these pictures alone
+        found["reason"] = reason(error)
     return {"neighbors": found, "ranks": range(1, NEIGHBORS + 1)}
 
 

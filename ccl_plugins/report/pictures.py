@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins._engine import engine
 from ccl_plugins.experiments.neighbors import data_uri, nearest, thumbnail
 from ccl_plugins.figures.offered import draw, offered
+from ccl_plugins.figures.samples import Values, column
 from ccl_plugins.figures.style import png, svg
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import DoesNotApply
@@ -57,9 +58,15 @@ def _picture_of(
             **_embedded(figure),
         }
     except Exception as error:  # of a plug-in's figure: it costs its own picture alone
-        explained = isinstance(error, DoesNotApply) and str(error)
-        reason = explained or f"{type(error).__name__}: {error}".removesuffix(": ")
-        return {"title": title, "caption": registry().summary(spec), "src": "", "reason": reason}
+        caption = registry().summary(spec)
+        return {"title": title, "caption": caption, "src": "", "reason": reason(error)}
+
+
+def reason(error: Exception) -> str:
+    """Why there is no picture."""
+    if isinstance(error, DoesNotApply) and str(error):
+        return str(error)
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def _embedded(figure: Figure) -> dict[str, Any]:
@@ -77,10 +84,10 @@ def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
 
     first = next(iter(runs.values()))
     train, test = first.splits
-    labels, known = (torch.as_tensor(split.metadata["label"]) for split in (test, train))
+    labels, known = (column(first, "label", split) for split in ("test", "train"))
     rows = _queries(labels)
     # Features of millions of images would take hours, for five rows of pictures.
-    bank = torch.linspace(0, len(known) - 1, min(BANK, len(known)), dtype=torch.float64).long()
+    bank = torch.linspace(0, len(train) - 1, min(BANK, len(train)), dtype=torch.float64).long()
     places = bank.tolist()
     k = min(NEIGHBORS, len(places))
     found = {}
@@ -93,9 +100,10 @@ def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
         )
         found[name] = bank[nearest(_encoded(run, test_split, rows), features, k)[0]]
     for place, row in enumerate(rows):
+        label = labels.text(row)
         yield {
             "index": row,
-            "label": _word(test, labels[row]),
+            "label": label,
             "src": _picture(test[row][0]),
             "rows": [
                 {
@@ -103,8 +111,8 @@ def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
                     "found": [
                         {
                             "index": i,
-                            "label": _word(train, known[i]),
-                            "same": bool(known[i] == labels[row]),
+                            "label": (other := known.text(i)),
+                            "same": other == label != "none",
                             "src": _picture(train[i][0]),
                         }
                         for i in each[place].tolist()
@@ -128,16 +136,12 @@ def _picture(image: Any) -> str:
     return data_uri(*found) if found else ""
 
 
-def _queries(labels: Any) -> list[int]:
-    """The first test sample of each of some classes, evenly spaced among all."""
-    classes = labels[labels >= 0].unique().tolist()
-    if not classes:
-        return list(range(min(QUERIES, len(labels))))
+def _queries(labels: Values) -> list[int]:
+    """The first test sample of each of some classes, evenly spaced among all, or the first samples."""
+    ids = labels.ids
+    classes = [] if ids is None else ids[ids >= 0].unique().tolist()
+    if ids is None or not classes:
+        return list(range(min(QUERIES, len(labels.values))))
     n = min(QUERIES, len(classes))
     chosen = [classes[i * len(classes) // n] for i in range(n)]
-    return [int((labels == each).nonzero()[0]) for each in chosen]
-
-
-def _word(split: Any, label: Any) -> str:
-    words = getattr(split, "vocabulary", {}).get("label")
-    return str(words[int(label)]) if words and int(label) >= 0 else str(int(label))
+    return [int((ids == each).nonzero()[0]) for each in chosen]

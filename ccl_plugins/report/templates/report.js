@@ -12,7 +12,7 @@
   system.addEventListener("change", show);
   button.hidden = false;
   show();
-  // What a link or a search leads to is shown.
+  // Paper has nothing to open.
   addEventListener("beforeprint", () => {
     for (const each of document.querySelectorAll("details")) each.open = true;
   });

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from ccl_plugins.cli.docstrings import arguments, documentation, equation
+from ccl_plugins.cli.docstrings import arguments, documentation, entries, equation, sections
 from ccl_plugins.kinds import registry
 
 COMPONENTS = [spec for spec in registry().specs() if spec.plugin == registry().host]
@@ -66,6 +66,17 @@ def test_arguments_come_in_the_order_of_the_signature_and_from_the_nearest_base(
         "        lines.\n\nRaises:\n    ValueError: For a mistake.\n\nSource:\n    A paper."
     )
     assert arguments(documentation(Leaf2))["b"] == "    b: Nearest."
+
+
+def test_what_follows_a_section_is_no_part_of_its_last_entry():
+    doc = "A thing.\n\nRaises:\n    torch.Odd: First.\n    ValueError: Then.\n\nMore of it."
+    found = sections(doc)
+    assert found[""] == "A thing.\n\nMore of it."
+    assert entries(found["Raises:"]) == [
+        ("torch.Odd", "    torch.Odd: First."),
+        ("ValueError", "    ValueError: Then."),
+    ]
+    assert entries("    (n, m) rows and: columns.") == []
 
 
 def test_a_function_keeps_its_docstring():

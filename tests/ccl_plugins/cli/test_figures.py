@@ -34,6 +34,12 @@ def folder(tmp_path_factory):
     return folder / "$fair$"
 
 
+@pytest.fixture
+def unwritten(monkeypatch):
+    """Leave the pixels out, where a test is about which files there are."""
+    monkeypatch.setattr(style, "_written", lambda *_, **__: b"<svg></svg>")
+
+
 def test_figures_are_written_and_those_that_do_not_apply_are_named(folder, tmp_path, capsys):
     given = ["curves", "kernel_matrix", "information_plane", "bars"]
     given += ['{use = "bars", metric = "knn/top1"}']
@@ -63,9 +69,8 @@ def test_a_figure_that_cannot_be_is_refused_before_anything_is_read(given, said,
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("unwritten")
 def test_a_figure_of_ones_own_is_drawn_with_all_others(folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(style, "_written", lambda *_, **__: b"<svg></svg>")  # takes seconds
-
     class Broken:
         """A figure with a bug."""
 
@@ -96,6 +101,7 @@ def test_nothing_drawn_is_a_failure(folder, tmp_path):
     assert not [*tmp_path.iterdir()]
 
 
+@pytest.mark.usefixtures("unwritten")
 def test_a_run_that_cannot_be_read_is_reported_and_the_others_are_drawn(folder, tmp_path, capsys):
     shutil.copytree(folder, tmp_path / "bare")
     (tmp_path / "bare" / "weights.pt").unlink()
@@ -109,6 +115,7 @@ def test_a_run_that_cannot_be_read_is_reported_and_the_others_are_drawn(folder, 
 
 
 @pytest.mark.filterwarnings("ignore:.*was changed")
+@pytest.mark.usefixtures("unwritten")
 def test_runs_of_different_data_sets_share_their_curves_alone(folder, tmp_path, capsys):
     shutil.copytree(folder, tmp_path / "other")
     record = tmp_path / "other" / "pipeline.json"
@@ -121,6 +128,7 @@ def test_runs_of_different_data_sets_share_their_curves_alone(folder, tmp_path, 
     assert (tmp_path / "out" / "curves.svg").exists()
 
 
+@pytest.mark.usefixtures("unwritten")
 def test_a_full_disk_leaves_older_figures_whole(folder, tmp_path, capsys, monkeypatch):
     given = ["figures", str(folder), "--out", str(tmp_path), "--figure", "bars"]
     assert main(given) == 0

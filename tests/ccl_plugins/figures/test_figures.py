@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from torch.nn import functional
 
 import ccl_plugins as ccl
@@ -24,10 +27,16 @@ from ccl_plugins.figures import (
     KeptAndLeaked,
     KernelMatrix,
     Similarity,
+    embedding_map,
+    information_plane,
+    reading,
     save,
+    similarity,
+    styled,
     svg,
 )
-from ccl_plugins.figures.anchor import derivatives, weights
+from ccl_plugins.figures.anchor import Weights, _draw_ranks, derivatives, weights
+from ccl_plugins.figures.embedding_map import _scatter
 from ccl_plugins.figures.kernel_matrix import in_order
 from ccl_plugins.figures.reading import known_rows, reader
 from ccl_plugins.figures.samples import Values, features, some
@@ -35,6 +44,7 @@ from ccl_plugins.figures.series import _common
 from ccl_plugins.figures.similarity import _draw_pairs, binned
 from ccl_plugins.figures.style import COLUMNS, on_paper
 from ccl_plugins.information import information
+from ccl_plugins.information.entropies import entropy
 from ccl_plugins.kernels import RBF, Delta
 from ccl_plugins.numerics import conditional_operator
 from ccl_plugins.numerics.two_dimensions import project
@@ -45,6 +55,7 @@ from ccl_plugins.objectives import (
     AlignUniform,
     FairCCLK,
     InfoNCE,
+    Mixture,
     SoftInfoNCE,
     SupCon,
     WeaklySupCCLK,
@@ -54,12 +65,12 @@ from ccl_plugins.pairs import Samples, in_batch
 from ccl_plugins.protocols import DoesNotApply
 
 PARTS = """
-dataset = "color_digits"
+dataset = {use = "subset", of = "color_digits", train = 400, test = 200}
 backbone = "lenet5"
 method = {use = "simclr", hidden = 16, dim = 8}
 transform = {use = "simclr", size = 32, flip = 0.0, jitter = 0.0, gray = 0.0, blur = 0.0}
 evaluate = ["knn", {use = "regression", column = "color"}]
-fit = {epochs = 1, batch_size = 256, max_steps = 2, log_every = 1, workers = 0}
+fit = {epochs = 2, batch_size = 256, log_every = 1, workers = 0}
 loggers = ["csv"]
 """
 INFONCE = 'objective = {use = "infonce", temperature = 0.5}\n'
@@ -78,7 +89,7 @@ objectives = [
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """A run without condition and one with two, of one epoch each."""
+    """A run without condition and one with two, of two steps each."""
     folder, found = tmp_path_factory.mktemp("runs"), {}
     for title, text in (("InfoNCE", PARTS + INFONCE), ("Fair", PARTS + FAIR)):
         file = folder / f"{title}.toml"
@@ -261,8 +272,34 @@ def test_shares_of_an_anchor_add_up_and_are_drawn_of_the_batch_of_training(runs)
     ]
 
 
+def ranks(**shares):
+    """The panel of the negatives' shares, of runs by title."""
+    panel = Figure().subplots()
+    found = {
+        title: Weights(0, [], {}, [], [(share, i) for i, share in enumerate(each)], ("image",))
+        for title, each in shares.items()
+    }
+    styled(_draw_ranks)(panel, found)
+    panel.figure.draw_without_rendering()
+    return panel
+
+
+def test_the_scale_of_shares_has_numbers():
+    panel = ranks(_one=[0.3, 0.2, 0.1])
+    marked = [each.get_text() for each in panel.get_yticklabels(which="both")]
+    assert {"10", "20"} <= {*marked}
+    assert not any("$" in each for each in marked)
+    assert [each.get_text() for each in panel.get_legend().texts] == ["_one"]
+
+
+def test_an_anchor_that_is_pushed_from_nothing_has_no_shares():
+    first, second = ranks(pulled=[], pushed=[0.6, 0.4]).lines[:2]
+    assert not len(first.get_xdata())
+    assert second.get_ydata().tolist() == [60, 40]
+
+
 def test_an_anchor_outside_of_the_split_is_refused(runs):
-    with pytest.raises(ValueError, match="index must be from 0 to 1436, not 5000"):
+    with pytest.raises(ValueError, match="index must be from 0 to 399, not 5000"):
         Anchor(5000)(runs)
 
 
@@ -291,9 +328,38 @@ def test_a_condition_that_is_known_in_training_alone_is_mapped_there(runs):
         "Fair: by color",
         "Fair: by groups",
     ]
-    assert (
-        "training samples" in found.get_supxlabel() or "1437 train samples" in found.get_supxlabel()
-    )
+    assert found.get_supxlabel() == "PCA of the features of all 400 training samples"
+
+
+def test_samples_without_a_number_are_on_the_map_too():
+    panel = Figure().subplots()
+    z = Values("z", torch.tensor([0.1, torch.nan, 0.3]), "continuous")
+    points = torch.tensor([[0.0, 0], [1, 1], [2, 2]])
+    _scatter(panel, points, z, torch.arange(3), False)
+    pale, known = panel.collections
+    assert pale.get_offsets().data.tolist() == [[1, 1]]
+    assert known.get_offsets().data.tolist() == [[0, 0], [2, 2]]
+
+
+def test_runs_whose_tables_differ_have_a_scale_or_a_legend_each(runs, monkeypatch):
+    n = len(runs["Fair"].splits[1])
+    numbers, ids = torch.linspace(0, 1, n), torch.arange(n)
+    given = {
+        "z": [Values("z", numbers, "continuous"), Values("z", 100 * numbers, "continuous")],
+        "k": [
+            Values("k", ids % 2, "categorical", ["_odd", "b"]),
+            Values("k", ids % 3, "categorical"),
+        ],
+        "same": [Values("same", ids % 2, "categorical")] * 2,
+    }
+    rows = {name: dict(zip(runs, each, strict=True)) for name, each in given.items()}
+    monkeypatch.setattr(embedding_map, "_rows", lambda *_: ("test", rows))
+    maps = EmbeddingMap(method="pca")(runs).axes
+    scales = [axes.get_ylim() for axes in maps[6:]]
+    assert scales == [(0, 1), (0, 100)]
+    legends = [axes.get_legend() for axes in maps[:6]]
+    named = [legend and [each.get_text() for each in legend.texts] for legend in legends]
+    assert named == [None, None, ["_odd", "b"], ["0", "1", "2"], None, ["0", "1"]]
 
 
 def test_projections_of_more_samples_than_are_shown_and_of_few():
@@ -323,20 +389,23 @@ def test_a_line_is_the_first_principal_component_without_a_random_sign():
     z = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([5.0, 1, 1])
     line = Values("z", z, "continuous").line()
     assert torch.corrcoef(torch.stack([line, z[:, 0].double()]))[0, 1] > 0.99
+    tags = Values("tags", torch.tensor([[1, 0], [-1, 0], [0, 1]]), "multi_label").line()
+    assert tags.isnan().tolist() == [False, True, False]
 
 
-def test_similarities_are_compared_over_all_pairs(runs):
+def test_similarities_are_compared_over_all_pairs(runs, monkeypatch):
+    monkeypatch.setattr(similarity, "MOST", 161)  # their pairs fill 20 equal bins
     found = Similarity()(runs)
     z = runs["Fair"].splits[0].metadata["color"]
-    rows = some(len(z), 1000)
-    i, j = torch.triu_indices(1000, 1000, 1)
+    rows = some(len(z), 161)
+    i, j = torch.triu_indices(161, 161, 1)
     kernel = ccl.create("kernel", "rbf", scale=0.1)(z[rows], z[rows])[i, j].double()
     for axes, (title, run) in zip(found.axes, runs.items(), strict=True):
         features = run.features("train").features[rows].double()
         cosine = functional.cosine_similarity(
             *(x := features - features.mean(0))[torch.stack([i, j])]
         )
-        assert len(x) == 1000
+        assert len(x) == 161
         r = np.corrcoef(kernel, cosine)[0, 1]
         assert axes.get_title() == f"{title}: r = {r:.2f}"
         line = next(each for each in axes.lines if len(each.get_xdata()) == 20)
@@ -355,7 +424,17 @@ def test_curves_are_those_that_were_logged(runs):
     for line, run in zip(found.axes[0].lines, runs.values(), strict=True):
         assert list(zip(*line.get_data(), strict=True)) == curves(run)["loss"]
     with pytest.raises(DoesNotApply, match=r"no run has logged nothing; there are .*loss"):
-        Curves(["nothing"])(runs)
+        Curves("nothing")(runs)
+
+
+def test_a_run_without_curves_is_left_out(runs, tmp_path):
+    shutil.copytree(runs["Fair"].path, out := tmp_path / "run")
+    (out / "history.csv").unlink()
+    bare = ccl.load(out)
+    found = Curves("loss")({"bare": bare, "InfoNCE": runs["InfoNCE"]})
+    assert [each.get_text() for each in found.legends[0].texts] == ["InfoNCE"]
+    with pytest.raises(DoesNotApply, match="run has no curves"):
+        Curves()({"bare": bare})
 
 
 def test_bars_are_the_metrics_with_their_intervals(runs, tmp_path):
@@ -421,6 +500,8 @@ def test_what_is_kept_and_leaked_are_the_evaluators_of_label_and_column(runs):
         assert (run.metrics["color/r2"], run.metrics["knn/top1"]) in points
         assert (run.before["color/r2"], run.before["knn/top1"]) in points
     assert len(points) == 3  # both began with one network
+    hidden = KeptAndLeaked()({"_Fair": runs["Fair"]})  # matplotlib leaves out such names
+    assert [each.get_text() for each in hidden.legends[0].texts] == ["_Fair", "before training"]
     assert panel.get_xlabel().startswith("color/r2 (color leaks →)")
     assert panel.get_ylabel().startswith("knn/top1 (label is kept →)")
     flipped = KeptAndLeaked(leaked="color/mse")(runs).axes[0]
@@ -450,6 +531,22 @@ def test_the_information_plane_has_the_conditions_of_the_runs(runs):
         InformationPlane()({"InfoNCE": runs["InfoNCE"]})
 
 
+def test_samples_without_a_label_are_not_on_the_information_plane(runs, monkeypatch):
+    label = runs["Fair"].splits[0].metadata["label"].clone()
+    label[::3] = -1
+    monkeypatch.setattr(information_plane, "_target", lambda _: label)
+    found = InformationPlane()({"_Fair": runs["Fair"]})
+    star, each_sample = found.axes[0].lines[1:3]
+    known = label[label >= 0]
+    bits = entropy(known)
+    assert star.get_xydata().tolist() == [[0, bits]]
+    assert each_sample.get_xydata().tolist() == [[math.log2(len(known)) - bits, bits]]
+    assert [each.get_text() for each in found.legends[0].texts][2:] == ["_Fair"]
+    # One class: it has no bits.
+    monkeypatch.setattr(information_plane, "_target", lambda _: torch.zeros_like(label))
+    assert InformationPlane()({"Fair": runs["Fair"]}).axes[0].get_ylim() == (0, 1)
+
+
 COMPARING = (EmbeddingMap, Anchor, Similarity, Bars, KeptAndLeaked, InformationPlane)
 
 
@@ -472,7 +569,8 @@ def test_names_that_no_run_has_are_refused(runs):
         Bars()({})
 
 
-def test_collapsed_features_have_no_map(runs, tmp_path):
+def test_collapsed_features_have_no_map(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(similarity, "MOST", 50)
     shutil.copytree(runs["InfoNCE"].path, out := tmp_path / "run")
     run = ccl.load(out)
     with torch.no_grad():
@@ -480,6 +578,12 @@ def test_collapsed_features_have_no_map(runs, tmp_path):
             parameter.zero_()
     with pytest.raises(DoesNotApply, match="cannot be drawn: they have collapsed"):
         EmbeddingMap("label")({"run": run})
+    both = {"run": run, "Fair": runs["Fair"]}
+    assert [axes.get_title() for axes in EmbeddingMap("label", "pca")(both).axes] == [
+        "Fair: by label"
+    ]
+    (panel,) = Similarity()(both).axes
+    assert panel.get_title().startswith("Fair: r = ")
 
 
 def test_a_constant_condition_is_named():
@@ -493,7 +597,7 @@ def test_a_constant_condition_is_named():
 
 def test_of_a_large_split_only_what_is_drawn_is_encoded(runs, monkeypatch):
     monkeypatch.setattr("ccl_plugins.figures.samples.LARGE", 10)
-    run, rows = ccl.load(runs["Fair"].path), torch.tensor([3, 5, 300])
+    run, rows = ccl.load(runs["Fair"].path), torch.tensor([3, 5, 150])
     monkeypatch.setattr(run, "features", None)
     expected = runs["Fair"].features("test").features[rows]
     torch.testing.assert_close(features(run, "test", rows), expected)
@@ -536,7 +640,8 @@ def test_a_saved_figure_has_the_same_bytes_each_time(runs, tmp_path):
     )
 
 
-def test_on_paper_a_figure_is_a_column_wide_and_black_on_white(runs, tmp_path):
+def test_on_paper_a_figure_is_a_column_wide_and_black_on_white(runs, tmp_path, monkeypatch):
+    monkeypatch.setattr(similarity, "MOST", 50)
     with on_paper():
         one, two = Curves(["loss"])(runs), Similarity("color")(runs)
         files = save(one, tmp_path / "loss")
@@ -553,8 +658,6 @@ def test_on_paper_a_figure_is_a_column_wide_and_black_on_white(runs, tmp_path):
 
 
 def test_pairs_of_a_kernel_of_two_values_have_two_boxes():
-    from matplotlib.figure import Figure
-
     panel = Figure().subplots()
     kernel, cosine = torch.tensor([0.0, 0, 0, 1, 1]), torch.tensor([0.1, 0.2, 0.3, 0.7, 0.9])
     _draw_pairs(panel, kernel.double(), cosine.double(), "black")
@@ -588,3 +691,12 @@ def test_drawing_leaves_matplotlib_as_it_was_and_needs_no_pyplot(runs):
 def test_the_first_objective_with_a_kernel_is_read(runs):
     found = reader(runs["Fair"])
     assert (found.names, found.kernel_name) == (("color",), "RBF, scale 0.1")
+
+
+def test_an_objective_whose_condition_has_a_table_is_read_before_one_of_each_step(monkeypatch):
+    first, second = (FairCCLK(RBF(scale), 0.5, on=on) for scale, on in ((1.0, "now"), (2.0, "z")))
+    run = SimpleNamespace(path="run", parts=SimpleNamespace(objective=Mixture([first, second])))
+    known = {"now": SimpleNamespace(refresh="batch"), "z": SimpleNamespace(refresh="never")}
+    monkeypatch.setattr(reading, "conditions_of", lambda _: known)
+    assert reader(run).names == ("z",)
+    assert reader(run, "now").names == ("now",)

@@ -11,21 +11,24 @@ import shutil
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from support.browser import CHROMIUM, DRIVER, chromium
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.experiments.as_toml import as_toml
-from ccl_plugins.experiments.results import Result, labels_of, spread
+from ccl_plugins.experiments.results import Result, compare, labels_of, spread
 from ccl_plugins.figures import embedding_map, figure
-from ccl_plugins.figures.samples import same_data
+from ccl_plugins.figures.samples import Values, same_data
 from ccl_plugins.files.sums import summed
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import DoesNotApply, Measurement
 from ccl_plugins.report import pictures, write_report
 from ccl_plugins.report.answers import Compared, answers
+from ccl_plugins.report.page import _configurations, _measured, _neighbors
 
 QUESTIONS = (
     "Is it learning?",
@@ -141,6 +144,41 @@ def test_neighbors_are_looked_for_among_a_part_of_many_samples(runs, monkeypatch
     grid = {int(i * (n - 1) / 19) for i in range(20)}
     assert shown <= grid
     assert not {each["index"] for each in all_of_them["rows"][0]["found"]} <= grid
+
+
+@pytest.mark.parametrize(
+    ("labels", "shown"),
+    [
+        (torch.linspace(0, 1, 200), {"0", "0.005025", "0.01005"}),
+        (torch.stack([torch.arange(200) % 2, torch.arange(200)], 1), {"0", "1"}),
+        (torch.full((200,), -1), {"none"}),
+    ],
+)
+def test_neighbors_have_labels_of_every_type(labels, shown, runs, monkeypatch):
+    value_type = "continuous" if labels.is_floating_point() else "categorical"
+    monkeypatch.setattr(pictures, "column", lambda *_: Values("label", labels, value_type))
+    found = [*pictures.neighbors({"a": runs[0]})]
+    assert shown <= {each["label"] for each in found}
+    for query in found:
+        for each in query["rows"][0]["found"]:
+            assert each["same"] == (each["label"] == query["label"] != "none")
+
+
+def test_neighbors_that_cannot_be_looked_for_cost_themselves(runs, monkeypatch):
+    def broken(*_):
+        raise TypeError("an odd data set")
+
+    monkeypatch.setattr(pictures, "column", broken)
+    assert _neighbors({"a": runs[0]})["neighbors"]["reason"] == "TypeError: an odd data set"
+
+
+def test_only_objects_of_a_session_are_said_to_be_lost():
+    """A folder may be called so, too."""
+    record = {"dataset": {"use": "dataset:ccl-plugins/table", "train": "/usr/local/train.csv"}}
+    for versions, said in (({"ccl-plugins": "1"}, False), ({"local": "1"}, True)):
+        group = Compared("a", [Result(Path("a"), record={**record, "versions": versions})])
+        (shown,) = _configurations(SimpleNamespace(groups=[group], files=lambda: ["a"]))
+        assert bool(shown["note"]) is said
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -490,6 +528,42 @@ def test_learning_is_perhaps_where_seeds_are_too_few_unless_each_run_is_beyond_i
     assert "in each by more than its test samples explain" in words(learning)
     single = configuration("a", rose[:1], spread=0.15)
     assert answers([single])[0].verdict == "a: perhaps"
+
+
+def compared(*groups):
+    """What the table of measurements says of tests."""
+    shown = SimpleNamespace(groups=groups, results=[r for each in groups for r in each.results])
+    found = _measured(shown, compare(shown.results))
+    return found["tested"], found["test_notes"]
+
+
+def test_the_run_that_others_are_compared_with_is_named():
+    first, *others = (configuration(name, ROSE) for name in ("first", "second", "third"))
+    for i, each in enumerate((first, *others)):
+        for result in each.results:
+            result.record["objective"] = i
+    assert compared(first, *others)[0] == ["first"]
+    unfinished = replace(first, results=[replace(first.results[0], state="step 1 of 2")])
+    assert compared(unfinished, *others)[0] == ["second"]
+    more = [
+        replace(
+            each,
+            results=[replace(r, after={**r.after, "x": r.after[LABEL.name]}) for r in each.results],
+        )
+        for each in others
+    ]
+    assert compared(first, *more)[0] == ["first", "second"]
+
+
+def test_the_notes_of_the_tests_are_about_those_that_were_made():
+    several = [configuration(f"c{i}", [(0.5, 0.5 + i / 100)]) for i in range(7)]
+    for i, each in enumerate(several):
+        each.results[0].record["objective"] = i
+    assert compared(*several)[1] == [
+        "With one seed in common, nobody can say whether a difference is luck: there is no p."
+    ]
+    several[1].results[0].record["fit"]["seed"] = 5
+    assert compared(*several[:2])[1] == ["Runs without a seed in common have no difference."]
 
 
 def test_the_test_is_corrected_for_the_number_of_comparisons():
