@@ -84,6 +84,13 @@ def undrawn(monkeypatch):
 
 
 @pytest.fixture
+def unwritten(monkeypatch):
+    """Leave the pixels out, where a test is about which figures there are."""
+    picture = {"src": "data:,", "width": 1, "height": 1}
+    monkeypatch.setattr(pictures, "_embedded", lambda _: picture)
+
+
+@pytest.fixture
 def runs(folder):
     return [ccl.load(path) for path in sorted(folder.iterdir(), reverse=True)]
 
@@ -286,6 +293,7 @@ def test_runs_of_different_data_sets_are_shown_with_a_warning_and_not_compared(
 
 
 @pytest.mark.filterwarnings("ignore:.*was changed")
+@pytest.mark.usefixtures("unwritten")
 def test_a_run_whose_plugin_is_gone_is_told_of_by_what_is_stored(runs, folder, tmp_path):
     shutil.copytree(folder / "fair-seed-0", tmp_path / "gone")
     file = tmp_path / "gone" / "pipeline.json"
@@ -636,7 +644,7 @@ def own_figures():
     found._session.update(before)
 
 
-@pytest.mark.usefixtures("own_figures")
+@pytest.mark.usefixtures("own_figures", "unwritten")
 def test_a_figure_of_ones_own_is_in_the_report_and_one_that_fails_costs_itself(runs, tmp_path):
     text = texts(file := write_report(runs[:1], tmp_path / "report.html"))
     assert "Dots. A dot for each run." in text
