@@ -36,6 +36,10 @@ class Askew(Ring):
 
     positive_definite = one_hot = False
 
+    def __init__(self, scale: float = 1.0) -> None:
+        super().__init__(scale)
+        self.radial = None
+
     def __call__(self, a, b):
         gram = super().__call__(a, b)
         return gram + 0.5 * (a.reshape(len(a), -1)[:, :1] > 0.5)
