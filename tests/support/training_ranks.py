@@ -154,6 +154,15 @@ def as_rank(function: Callable[[], Any]) -> Any:
             os.environ.pop(name, None)  # Lightning takes some away itself
 
 
+def said(kind: type[Exception], function: Callable[..., Any], *args: Any, **options: Any) -> str:
+    """The text of the error of a kind that a call ends with; "nothing" if it ends without one."""
+    try:
+        function(*args, **options)
+    except kind as error:
+        return str(error)
+    return "nothing"
+
+
 def train_unevenly(folder: str) -> str:
     """The error on each rank if the second has fewer samples than the first."""
 
@@ -163,13 +172,9 @@ def train_unevenly(folder: str) -> str:
                 batch.views[:] = [view[:3] for view in batch.views]
 
     def run() -> str:
-        try:
-            parts = make_parts(method=make_method("simclr"), objective=InfoNCE())
-            settings = FitSettings(1, 8, workers=0, devices=2)
-            fit(parts, settings, Path(folder), {}, callbacks=[Fewer()], progress=False)
-        except ValueError as error:
-            return str(error)
-        return "nothing"
+        parts = make_parts(method=make_method("simclr"), objective=InfoNCE())
+        given = parts, FitSettings(1, 8, workers=0, devices=2), Path(folder), {}
+        return said(ValueError, fit, *given, callbacks=[Fewer()], progress=False)
 
     return as_rank(run)
 
@@ -196,11 +201,7 @@ def train_on_nan(objective: type[nn.Module], folder: str) -> str:
     def run() -> str:
         parts = make_parts(method=make_method("simclr"), objective=objective())
         settings = FitSettings(1, 8, workers=0, devices=2, detect_anomaly=True)
-        try:
-            fit(parts, settings, Path(folder), {}, progress=False)
-        except ArithmeticError as error:
-            return str(error)
-        return "nothing"
+        return said(ArithmeticError, fit, parts, settings, Path(folder), {}, progress=False)
 
     return as_rank(run)
 
@@ -228,11 +229,7 @@ def train_with_a_layer_that_is_not_read(folder: str) -> str:
         method.spare = nn.Linear(2, 2)
         parts = make_parts(method=method, objective=InfoNCE(), conditions={})
         settings = FitSettings(1, 8, workers=0, devices=2)
-        try:
-            fit(parts, settings, Path(folder), {}, progress=False)
-        except ValueError as error:
-            return str(error)
-        return "nothing"
+        return said(ValueError, fit, parts, settings, Path(folder), {}, progress=False)
 
     return as_rank(run)
 
@@ -247,11 +244,7 @@ def resume_on_first(folder: str) -> str:
             fit(parts, settings, Path(folder), {}, resume and rank() == 0, progress=False)
 
         train(resume=False)
-        try:
-            train(resume=True)
-        except CannotBegin as error:
-            return str(error)
-        return "nothing"
+        return said(CannotBegin, train, resume=True)
 
     return as_rank(run)
 
@@ -281,11 +274,7 @@ def train_with_other_settings(change: dict[str, Any], versions: str, folder: str
             "versions": {"ccl-plugins": versions if rank() else "1.0"},
             "fit": settings.to_dict(),
         }
-        try:
-            fit(parts, settings, Path(folder), record, progress=False)
-        except CannotBegin as error:
-            return str(error)
-        return "nothing"
+        return said(CannotBegin, fit, parts, settings, Path(folder), record, progress=False)
 
     return as_rank(run)
 
@@ -302,11 +291,7 @@ def train_on_other_data(change: str, folder: str) -> str:
         parts = make_parts(
             dataset=dataset, method=make_method("simclr"), objective=InfoNCE(), conditions={}
         )
-        try:
-            settings = FitSettings(1, 8, workers=0, devices=2)
-            fit(parts, settings, Path(folder), {}, progress=False)
-        except CannotBegin as error:
-            return str(error)
-        return "nothing"
+        settings = FitSettings(1, 8, workers=0, devices=2)
+        return said(CannotBegin, fit, parts, settings, Path(folder), {}, progress=False)
 
     return as_rank(run)
