@@ -160,7 +160,7 @@ class Checkpointing(Checkpoint):
         if trainer.strategy.reduce_boolean_decision(self.interrupt.requested, all=False):
             self.stopped = self.losses.paused = trainer.should_stop = True
         trainer.should_stop |= self._step == pl_module.total_steps
-        due = self._is_due_by_steps() or trainer.should_stop or self._step == pl_module.total_steps
+        due = self._is_due_by_steps() or trainer.should_stop
         if due and not trainer.is_last_batch:
             self._save(trainer, pl_module)
 

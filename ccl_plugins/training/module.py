@@ -84,8 +84,8 @@ class TrainingModule(LightningModule):
         """What was compared last, from the forward pass to the end of the backward pass."""
         self._loader: Loader | None = None
         self._begun = self._queue_compared = False
-        self._all_learn = not reads_projections(self.objective)
-        """Whether it need not be checked that each parameter has a gradient."""
+        self._checks_gradients = reads_projections(self.objective)
+        """Whether to check at the first step that each parameter has a gradient."""
         self.may_count_nothing = True
         """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
         self._counts_nothing = False
@@ -243,9 +243,9 @@ class TrainingModule(LightningModule):
 
     def on_after_backward(self) -> None:
         """Fill the queue, which the backward pass has read, and count the batch."""
-        if not self._all_learn and ranks.world_size() > 1:
+        if self._checks_gradients and ranks.world_size() > 1:
             check_gradients(self.parts.networks)
-            self._all_learn = True
+            self._checks_gradients = False
         self.method.enqueue(self.pairs)
         self.pairs = None
         self.consumed.batches += 1
