@@ -126,6 +126,6 @@ def _sendable(error: Exception) -> Exception:
     """An error, or its text if it cannot be sent."""
     try:
         pickle.loads(pickle.dumps(error))
-    except Exception:
+    except Exception:  # whatever a stranger's class raises there
         return RuntimeError(f"{type(error).__name__}: {error}")
     return error
