@@ -189,3 +189,34 @@ def test_a_block_in_which_all_count_has_no_mask():
     assert mask is None
     assert sims is pairs.sim(0, 1)
     assert pairs_of(0, ()).contrast(0, 1, False)[0][1] is not None
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+@pytest.mark.parametrize("some", [slice(0, 2), slice(1, 3)])
+def test_a_part_of_the_anchors_is_compared_as_all_are(some, drawn):
+    pairs = pairs_of(1, ())
+    features = torch.rand(2, N, 6)
+    draws = torch.randint(M, (N, 6), generator=torch.Generator().manual_seed(0)) if drawn else None
+    pairs = replace(
+        pairs,
+        samples=replace(pairs.samples, features=features),
+        draws=draws,
+        anchors_at_once=2,
+        operators={
+            0: lambda keys, among=slice(None): pairs.keys[0, keys] * 2 if among == some else None
+        },
+    )
+    part = pairs.part(some)
+    assert part.offset == OFFSET + some.start
+    assert part.anchors_at_once is None
+    assert torch.equal(part.samples.features, features[:, some])
+    assert torch.equal(part.own(), pairs.own()[some])
+    assert torch.equal(part.counted(), pairs.counted()[some])
+    assert torch.equal(part.alike("class"), pairs.alike("class")[some])
+    assert torch.equal(part.own_sim(1, 0), pairs.own_sim(1, 0)[some])
+    assert torch.equal(part.operators[0](slice(0, 3)), pairs.keys[0, :3] * 2)
+    for ours, theirs in zip(part.negatives(1, 1, True), pairs.negatives(1, 1, True), strict=True):
+        for x, y in zip(ours, theirs, strict=True):
+            assert torch.equal(x, y[some])
+    bare = replace(without_queue(pairs_of(0, FIELDS)), draws=None).part(some)
+    assert (bare.samples.features, bare.draws, bare.positive, bare.negative) == (None,) * 4

@@ -390,3 +390,47 @@ def test_keys_of_their_own_leave_anchors_to_be_gathered():
     torch.testing.assert_close(pairs.anchors, torch.cat([x + 1, x], 1))
     torch.testing.assert_close(pairs.keys, torch.cat([keys + 1, keys], 1))
     assert (pairs.samples.features, pairs.draws, pairs.positive, pairs.negative) == (None,) * 4
+
+
+def test_normalized_pairs_are_on_the_unit_sphere_and_share_what_they_shared():
+    raw = torch.randn(2, 3, 4, dtype=torch.float64) * 5
+    queue = Queue(torch.randn(4, 4, dtype=torch.float64) * 5, torch.tensor([1, 1, 0, 1]).bool())
+    keys = raw.flip(1)
+    pairs = Pairs(raw, keys, (0, 1), (0, 1), Samples(), queue).normalized()
+    for normalized, before in (
+        (pairs.anchors, raw),
+        (pairs.keys, keys),
+        (pairs.queue.keys, queue.keys),
+    ):
+        torch.testing.assert_close(normalized, before / before.norm(dim=-1, keepdim=True))
+    assert pairs.queue.valid is queue.valid
+    alone = Pairs(raw, raw, (0, 1), (0, 1)).normalized()
+    assert alone.keys is alone.anchors
+    assert alone.queue is None
+
+
+def test_one_more_condition_is_computed_in_the_batch_and_in_the_queue():
+    pairs = with_queue()
+    before = pairs.samples.condition["condition"], pairs.queue.condition["condition"]
+    more = pairs.with_condition("double", lambda given: given["condition"] * 2)
+    for place, values in zip((more.samples, more.queue), before, strict=True):
+        assert [*place.condition] == ["condition", "double"]
+        assert place.condition["condition"] is values
+        assert torch.equal(place.condition["double"], values * 2)
+    assert torch.equal(more.samples.index, pairs.samples.index)
+    assert more.queue.keys is pairs.queue.keys
+    alone = replace(pairs, queue=None).with_condition(
+        "double", lambda given: given["condition"] * 2
+    )
+    assert alone.queue is None
+    assert "double" in alone.samples.condition
+
+
+def test_a_queue_that_differs_by_view_gives_the_keys_of_the_views_asked_for():
+    per_view = Queue(unit(3, 4, 2), torch.ones(4).bool())
+    assert torch.equal(per_view.of_view(2), per_view.keys[2])
+    assert per_view.of_views([0, 1, 2]) is per_view.keys
+    for views in ([2, 0], [0, 1], [0, 2, 1]):
+        assert torch.equal(per_view.of_views(views), per_view.keys[views])
+    shared = Queue(unit(4, 2), torch.ones(4).bool())
+    assert shared.of_view(2) is shared.of_views([2, 0]) is shared.keys
