@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from ccl_plugins.arguments import whole
 from ccl_plugins.backbones.timm import Timm
 
 
@@ -46,7 +47,7 @@ class ViTMoCoV3(Timm):
         options: Mapping[str, Any] | None = None,
         checkpointing: bool = False,
     ) -> None:
-        given = {"num_heads": heads, "weight_init": "moco", **(options or {})}
+        given = {"num_heads": whole("heads", heads, 1), "weight_init": "moco", **(options or {})}
         super().__init__(name, options=given, checkpointing=checkpointing)
         _draw(self.model, name)
         self._load(checkpoint_path)

@@ -78,8 +78,8 @@ class TorchDataset:
                 )
         if image is not None:
             train, test = Keyed(train, image), Keyed(test, image)
-            metadata = _with_keys(train, metadata, label, text)
-            test_metadata = _with_keys(test, test_metadata, label, text)
+            metadata = _with_keys("train", train, metadata, label, text)
+            test_metadata = _with_keys("test", test, test_metadata, label, text)
         tables = [_table("train", train, metadata), _table("test", test, test_metadata)]
         texts = [
             {name: as_texts(name, table.pop(name), split) for name in choose(table, text, split)}
@@ -109,7 +109,7 @@ class TorchDataset:
 
 def _table(split: str, samples: Any, metadata: Any) -> dict[str, Any]:
     """The columns of a split, always with labels."""
-    columns = _columns(getattr(samples, "metadata", None) if metadata is None else metadata)
+    columns = _columns(split, getattr(samples, "metadata", None) if metadata is None else metadata)
     if "label" not in columns:
         labels = find_labels(samples)
         if labels is None:
@@ -126,21 +126,24 @@ def _table(split: str, samples: Any, metadata: Any) -> dict[str, Any]:
     return columns
 
 
-def _with_keys(samples: Keyed, metadata: Any, label: str | None, text: Sequence[str]) -> Any:
+def _with_keys(
+    split: str, samples: Keyed, metadata: Any, label: str | None, text: Sequence[str]
+) -> Any:
     """The columns of a split, with the labels and the texts that its items hold."""
-    columns = _columns(metadata)
+    columns = _columns(split, metadata)
     held = {} if label is None else {"label": samples.column(label)}
     held |= {name: samples.column(name) for name in text if name not in columns}
     return {**held, **columns} if held else metadata
 
 
-def _columns(metadata: Any) -> dict[str, Any]:
+def _columns(split: str, metadata: Any) -> dict[str, Any]:
     """The columns of a mapping, or of a data frame of pandas or polars."""
     if metadata is None:
         return {}
     names = metadata if isinstance(metadata, Mapping) else getattr(metadata, "columns", None)
     if names is None:
+        name = "metadata" if split == "train" else "test_metadata"
         raise TypeError(
-            f"metadata must be a mapping of columns or a data frame, not {type(metadata).__name__}"
+            f"{name} must be a mapping of columns or a data frame, not {type(metadata).__name__}"
         )
     return {str(name): metadata[name] for name in names}

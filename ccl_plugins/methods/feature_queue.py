@@ -47,8 +47,8 @@ class FeatureQueue(nn.Module):
 
     def __init__(self, size: int, dim: int) -> None:
         super().__init__()
-        whole("size of the queue", size, 1)
-        whole("dim of the queue", dim, 1)
+        whole("size", size, 1)
+        whole("dim", dim, 1)
         self.register_buffer("keys", torch.zeros(size, dim))
         self.register_buffer("index", torch.full((size,), -1))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.arguments import whole
 from ccl_plugins.methods.block_masks import BlockMasks
 from ccl_plugins.methods.dino import DINO
 from ccl_plugins.methods.heads import PrototypeHead
@@ -90,10 +91,11 @@ class IBOT(DINO):
         """The number of views, the first ones, that may have masked patches: those that the teacher sees.
 
         Raises:
-            ValueError: For a probability or a ratio of masks out of range, without building a network.
+            ValueError: For views, a probability or a ratio out of range, without building a network.
         """
         probability, ratio = parameters["mask_probability"], parameters["mask_ratio"]
-        return BlockMasks(parameters["key_views"], (1, 1), probability, ratio).views
+        views = whole("key_views", parameters["key_views"], 1)
+        return BlockMasks(views, (1, 1), probability, ratio).views
 
     def embed(self, views: Sequence[Tensor], masks: Masks | None = None) -> Embedded:
         """One forward pass for each view, without the patches that are masked in the first ones."""

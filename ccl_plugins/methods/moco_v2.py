@@ -74,7 +74,7 @@ class MoCoV2(MomentumMethod):
         one_of("own_in_queue", own_in_queue, ("ignore", "negative"))
         self.own_in_queue: Literal["ignore", "negative"] = own_in_queue
         self.shuffle = shuffle
-        self.queue = FeatureQueue(queue_size, dim)
+        self.queue = FeatureQueue(whole("queue_size", queue_size, 1), dim)
 
     def key(self, x: Tensor) -> Tensor:
         """Keys (n, d), from shuffled batches if there are several processes."""

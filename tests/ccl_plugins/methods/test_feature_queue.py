@@ -43,13 +43,13 @@ def test_more_keys_than_places_are_refused():
 
 
 def test_a_fractional_size_is_refused():
-    with pytest.raises(TypeError, match=r"size of the queue must be a whole number, not 2\.5"):
+    with pytest.raises(TypeError, match=r"size must be a whole number, not 2\.5"):
         FeatureQueue(2.5, 2)
 
 
 @pytest.mark.parametrize(("size", "name"), [((0, 2), "size"), ((2, 0), "dim")])
 def test_an_empty_queue_is_refused(size, name):
-    with pytest.raises(ValueError, match=f"{name} of the queue must be 1 or more, not 0"):
+    with pytest.raises(ValueError, match=f"{name} must be 1 or more, not 0"):
         FeatureQueue(*size)
 
 

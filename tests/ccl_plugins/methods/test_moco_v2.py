@@ -218,7 +218,7 @@ def test_two_ranks_equal_one_process_and_hold_one_queue(two_processes, symmetric
         ({"hidden": 0}, "hidden must be 1 or more"),
         ({"layers": 1}, "layers must be 2 or more"),
         ({"momentum": 1.0}, "momentum must be from 0 to below 1, not 1.0"),
-        ({"queue_size": 0}, "size of the queue must be 1 or more"),
+        ({"queue_size": 0}, "queue_size must be 1 or more"),
         ({"own_in_queue": "drop"}, "own_in_queue"),
     ],
 )
