@@ -69,6 +69,7 @@ PARTS: dict[str, list[str]] = {
     "kernels": [
         f"{OURS}/kernels",
         f"{OURS}/numerics/test_kernel_functions.py",
+        f"{OURS}/numerics/test_joint.py",
         JOINT,
         LAWS,
         MEANING,

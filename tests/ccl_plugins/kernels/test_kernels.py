@@ -254,6 +254,8 @@ def test_a_combination_of_radial_kernels_is_radial():
         square = (z[:, None] - z).square().sum(-1)
         torch.testing.assert_close(kernel.radial(square), kernel(z, z))
     assert not hasattr(Sum([RBF(), Cosine()]), "radial")
+    for kernel in (RBF("median"), Laplacian("median"), Laplacian(norm=1)):
+        assert not hasattr(kernel, "radial"), kernel
 
 
 def test_a_kernel_prints_its_settings(tmp_path):

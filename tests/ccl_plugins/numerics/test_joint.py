@@ -1,0 +1,76 @@
+"""Conditions packed side by side for a kernel of several, and read back."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from ccl_plugins.kernels import RBF, Delta, Product, Sum
+from ccl_plugins.numerics.joint import DIGIT, Joint, joint_ids, pack, unpack
+
+IDS = torch.tensor([0, 1, (1 << DIGIT) + 5, (3 << 2 * DIGIT) + (7 << DIGIT) + 2, 1 << 62])
+AGE = torch.linspace(0, 1, 5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_class_ids_of_any_size_are_read_back_exactly(dtype):
+    given = {"species": IDS, "age": AGE.to(dtype), "pose": torch.rand(5, 2)}
+    packed, layout = pack(given)
+    assert packed.dtype == dtype
+    assert packed.shape == (5, 6)
+    values = unpack(packed, layout)
+    assert torch.equal(values["species"], IDS)
+    assert torch.equal(values["age"][:, 0], given["age"])
+    assert torch.equal(values["pose"], given["pose"].to(dtype))
+
+
+def test_a_missing_class_is_a_missing_number():
+    packed, _ = pack({"species": torch.tensor([3, -1])})
+    assert packed.isnan().any(1).tolist() == [False, True]
+
+
+def test_values_that_differ_per_view_are_packed_beside_those_that_do_not():
+    per_view = torch.rand(2, 5, 3)
+    packed, _ = pack({"age": AGE, "pose": per_view})
+    assert packed.shape == (2, 5, 4)
+    assert torch.equal(packed[1, :, 1:], per_view[1])
+    assert torch.equal(packed[1, :, 0], AGE)
+    with pytest.raises(ValueError, match=r"one number of views, not \[2, 3\]"):
+        pack({"a": per_view, "b": torch.rand(3, 5, 3)})
+
+
+def test_joint_ids_are_equal_where_all_are():
+    one, two = torch.tensor([5, 5, 900, 5, 900]), torch.tensor([1, 0, 1, 1, 1])
+    ids = joint_ids([one, two])
+    expected = (one[:, None] == one) & (two[:, None] == two)
+    assert torch.equal(ids[:, None] == ids, expected)
+
+
+def alone(combined, name, kernel):
+    """A combination of one kernel, which names its condition itself."""
+    return combined(on={name: kernel})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "second", "separates"),
+    [
+        (Product(on={"species": Delta(), "second": Delta()}), IDS, True),
+        (Product(on={"species": Product([Delta(), Delta()]), "second": Delta()}), IDS, True),
+        (Product([alone(Product, name, Delta()) for name in ("species", "second")]), IDS, True),
+        (Product(on={"species": Delta(), "second": Delta()}), AGE, False),
+        (Product(on={"species": Delta(), "second": RBF(1.0)}), IDS, False),
+        (Product([alone(Product, "species", Delta()), alone(Sum, "second", Delta())]), IDS, False),
+        (
+            Product([alone(Product, "species", Delta()), alone(Product, "second", RBF(1.0))]),
+            IDS,
+            False,
+        ),
+        (Sum(on={"species": Delta(), "second": Delta()}), IDS, False),
+    ],
+)
+def test_there_are_joint_classes_if_every_kernel_separates_class_ids(kernel, second, separates):
+    joint = Joint(kernel)
+    classes = joint.classes(joint.pack({"species": IDS, "second": second}))
+    assert (classes is not None) == separates
+    if separates:
+        assert len(classes.unique()) == len(IDS)
