@@ -37,6 +37,7 @@ from ccl_plugins.kernels import (
         (Sum([RBF(), Delta()]), "Sum(kernels=[RBF(scale=1.0), Delta()], weights=[1.0, 1.0])"),
         (Sum([RBF()], (2,)), "Sum(kernels=[RBF(scale=1.0)], weights=[2])"),
         (Product((RBF(),)), "Product(kernels=[RBF(scale=1.0)])"),
+        (Product(on={"age": RBF()}), "Product(on={'age': RBF(scale=1.0)})"),
         (Precomputed([[1.0]]), "Precomputed(..., positive_definite=False)"),
         (
             Precomputed("a.npz", positive_definite=True),

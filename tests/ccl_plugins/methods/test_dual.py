@@ -320,6 +320,7 @@ def test_without_a_queue_there_is_nothing_to_keep():
     assert not any("queue" in name or "key" in name for name in method.state_dict())
     with pytest.raises(ValueError, match="batch of 8 does not fit into the queue of 6"):
         queued(4, 0)[0].check_batch(8)
+    assert [Dual.has_queue({"queue_size": size, "dim": 4}) for size in (0, 1)] == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -442,8 +442,10 @@ def test_values_that_do_not_fit_are_refused_by_name():
                 "age": AGE.clone().index_fill_(0, torch.tensor(3), torch.nan),
             },
         )
-    with pytest.raises(TypeError, match="conditions 'species', 'age': give their values by name"):
-        objective.kernel.kernel(AGE, AGE)
+    reads = "conditions 'species', 'age': give their values by name, not"
+    for given, quoted in ((AGE, r"\(12,\)"), ({"pose": AGE, "age": AGE}, r"\['age', 'pose'\]")):
+        with pytest.raises(TypeError, match=f"{reads} {quoted}"):
+            objective.kernel.kernel(given, given)
 
 
 def test_an_objective_with_a_joint_kernel_can_be_copied_and_pickled():
