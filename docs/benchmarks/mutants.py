@@ -2,7 +2,7 @@
 
 The faults are those of mutmut's operators, at every place of a part: decorated functions, constants and
 defaults too.  Left out are the texts of raised errors, docstrings, type annotations, ``strict`` of zip,
-and ``device``, which only a machine with a GPU can tell.
+``EXPECTED_FAILURES``, and ``device``, which only a machine with a GPU can tell.
 
 pytest collects the tests once.  Each fault is tried in a fork of that process, on the tests that run
 its lines, for at most a minute: first those that noticed faults of the same file, then the fastest.  The
@@ -100,6 +100,8 @@ UNSEEN = r"(, strict=\w+|(, )?device=[\w.]+|, (?=\)))"
 PATIENCE = 60
 """The seconds that the tests of one fault may take together."""
 TYPES = m.Subscript(value=m.Name(value=m.MatchIfTrue(lambda name: name[0].isupper())))
+COLLECTED = m.AnnAssign(target=m.Name("EXPECTED_FAILURES"))
+"""What the conformance kit reads while tests are collected, and refuses there."""
 ALIAS = m.Assign(value=TYPES) | m.AnnAssign(annotation=m.Annotation(m.Name("TypeAlias")))
 
 
@@ -138,6 +140,8 @@ class _Places(cst.CSTVisitor):
         if m.matches(
             node, m.Assign(value=TYPES) | m.AnnAssign(annotation=m.Annotation(m.Name("TypeAlias")))
         ):
+            return False
+        if m.matches(node, COLLECTED):
             return False
         if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
             at: Any = self.get_metadata(PositionProvider, node)

@@ -38,6 +38,12 @@ def test_every_batch_has_nearly_the_shares():
         assert (counts - torch.tensor([5, 5, 10])).abs().max() <= 2
 
 
+def test_a_sample_that_is_alone_comes_in_any_batch():
+    rare = sampler([60, 39, 1])  # one sample of the third class in an epoch
+    where = {i for e in range(40) for i, x in enumerate(rare.batches(e)) if (IDS[x] == 7).any()}
+    assert where == {0, 1, 2, 3, 4}
+
+
 def test_a_class_is_gone_through_before_a_sample_comes_again():
     seen = torch.cat(list(sampler([1, 1, 2]).batches(0)))
     rare = seen[IDS[seen] == 7]
@@ -68,7 +74,8 @@ def test_an_epoch_begins_anywhere():
 )
 def test_weights_must_be_one_for_each_class(weights):
     with pytest.raises(
-        ValueError, match="weights must be 3 numbers above 0, one for each class of 'condition'"
+        ValueError,
+        match=r"weights must be 3 numbers above 0, one for each class of 'condition', not \[1, 2",
     ):
         sampler(weights)
 
