@@ -16,14 +16,14 @@ from ccl_plugins.testing.inputs import seeded
 from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
 
 
-def require(kept: bool, found: str = "") -> None:
+def require(kept: bool, report: str = "") -> None:
     """Raise an AssertionError with the input and the result, unless a law is kept."""
     if not kept:
-        raise AssertionError(found)
+        raise AssertionError(report)
 
 
 def require_equal(
-    found: Any,
+    result: Any,
     expected: Any,
     where: str = "",
     *,
@@ -32,7 +32,7 @@ def require_equal(
 ) -> None:
     """Raise an AssertionError unless trees of tensors are close; the report begins with ``where``."""
     torch.testing.assert_close(
-        found,
+        result,
         expected,
         rtol=rtol,
         atol=atol,
@@ -79,8 +79,8 @@ def require_same_on_two_ranks(
         results = on_two_ranks(function, *args)
     except CannotBeSent as error:
         raise SkipTest(f"it cannot be sent to another process: {error}") from error
-    for rank, found in enumerate(results):
-        require_equal(found, expected, f"on rank {rank}", rtol=rtol, atol=atol)
+    for rank, result in enumerate(results):
+        require_equal(result, expected, f"on rank {rank}", rtol=rtol, atol=atol)
 
 
 def letters(text: str) -> Tensor:

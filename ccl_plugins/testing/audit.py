@@ -16,12 +16,12 @@ _seen = threading.local()
 def what_it_opens(function: Callable[[], Any]) -> list[str]:
     """The audit events of opening while a function runs, except for Python's own modules."""
     _install()
-    _seen.events = found = list[str]()
+    _seen.events = events = list[str]()
     try:
         function()
     finally:
         del _seen.events
-    return found
+    return events
 
 
 @functools.cache  # once per process: Python cannot remove an audit hook

@@ -40,8 +40,8 @@ def check_features_are_as_long_as_it_says(subject: Subject) -> None:
     backbone, x = subject.build(), network_inputs(subject.target, 4)
     features = backbone(x)
     shape, width = tuple(features.shape), backbone.num_features
-    found = f"for {tuple(x.shape)} it gave {shape}, with num_features {width}"
-    require(shape == (len(x), width) and bool(features.isfinite().all()), found)
+    report = f"for {tuple(x.shape)} it gave {shape}, with num_features {width}"
+    require(shape == (len(x), width) and bool(features.isfinite().all()), report)
 
 
 def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
@@ -75,7 +75,7 @@ def check_masked_patches_are_not_seen(subject: Subject) -> None:
     mask[:, 0, 0] = True
     other = x.clone()
     other[..., :height, :width] += 1
-    found = backbone(other, mask, token)
-    require_equal(found, backbone(x, mask, token), "of other pixels in masked patches")
-    (gradient,) = torch.autograd.grad(found[0].square().sum() + found[1].square().sum(), token)
+    both = backbone(other, mask, token)
+    require_equal(both, backbone(x, mask, token), "of other pixels in masked patches")
+    (gradient,) = torch.autograd.grad(both[0].square().sum() + both[1].square().sum(), token)
     require(bool((gradient != 0).any()), "the token has no gradient")

@@ -52,8 +52,8 @@ def cause_of(error: BaseException) -> Cause | None:
     if type(error).__module__.startswith("torch._dynamo"):
         # The message is a page: what cannot be compiled, explanations, and at last the user's code.
         users = re.findall(r'File "(.+?)", line (\d+)', message.partition("from user code:")[2])
-        found = [_place(file, line) for file, line in users if not _is_ours(file)]
-        place = found[-1] if found else place
+        places = [_place(file, line) for file, line in users if not _is_ours(file)]
+        place = places[-1] if places else place
         message = message.strip().partition("\n")[0]
     return Cause(type(error).__name__, engine.shown(" ".join(message.split()), LONGEST), place)
 

@@ -48,8 +48,8 @@ def fit(
         torch.no_grad(),
     ):
         fitted = condition.fit(split, Embeddings(embed or split.embed), before)
-    found = _by_variable(condition, fitted)
-    return {k: each if isinstance(each, Table) else Table(each) for k, each in found.items()}
+    by_variable = _by_variable(condition, fitted)
+    return {k: each if isinstance(each, Table) else Table(each) for k, each in by_variable.items()}
 
 
 def _parts(condition: Any) -> dict[str, Any]:
@@ -59,9 +59,9 @@ def _parts(condition: Any) -> dict[str, Any]:
     return {each.key: each for each in variables({"condition": condition}).values()}
 
 
-def _by_variable(condition: Any, found: Any) -> dict[str, Any]:
+def _by_variable(condition: Any, computed: Any) -> dict[str, Any]:
     parts = _parts(condition)
-    return dict(zip(parts, one_of_each([*parts.values()], found), strict=True))
+    return dict(zip(parts, one_of_each([*parts.values()], computed), strict=True))
 
 
 def embedded(order: Tensor | None = None) -> Embedded:
@@ -85,15 +85,17 @@ def check_declares_refresh_and_value_type(subject: Subject) -> None:
     A condition of several variables has a mapping of names as ``value_type``.
     """
     condition = subject.build()
-    found = condition.refresh
-    require(found in get_args(Refresh), f"refresh is {found!r}, and must be {get_args(Refresh)}")
+    refresh = condition.refresh
+    require(
+        refresh in get_args(Refresh), f"refresh is {refresh!r}, and must be {get_args(Refresh)}"
+    )
     try:
         variables({"condition": condition})
     except ValueError as error:
         raise AssertionError(str(error)) from error
     member = "__call__" if condition.refresh == "batch" else "fit"
-    found = f"its refresh is {condition.refresh!r}, and it has no {member}"
-    require(hasattr(condition, member), found)
+    report = f"its refresh is {condition.refresh!r}, and it has no {member}"
+    require(hasattr(condition, member), report)
 
 
 def check_constructor_reads_nothing(subject: Subject) -> None:
@@ -115,8 +117,8 @@ def check_values_have_its_value_type(subject: Subject) -> None:
         variable = _parts(condition)[key]
         if condition.refresh == "batch":
             shapes = ((size,), (size, *values.shape[1:2]), (VIEWS, size, *values.shape[2:3]))
-            found = f"for u = {VIEWS} and n = {size} they are {tuple(values.shape)}"
-            require(tuple(values.shape) in shapes, found)
+            report = f"for u = {VIEWS} and n = {size} they are {tuple(values.shape)}"
+            require(tuple(values.shape) in shapes, report)
             values = values[0] if values.ndim == 3 else values
         missing = trait(variable, "missing")
         place = f"{subject}/{key}" if key else str(subject)
@@ -140,10 +142,10 @@ def check_rows_belong_to_samples(subject: Subject) -> None:
     order = torch.randperm(size, generator=torch.Generator().manual_seed(41))
     moved = values_of(condition, order)
     for key, values in values_of(condition).items():
-        found, expected = moved[key], values[:, order] if values.ndim == 3 else values[order]
+        rows, expected = moved[key], values[:, order] if values.ndim == 3 else values[order]
         if _parts(condition)[key].value_type == "categorical":
-            found, expected = _same_class(found), _same_class(expected)
-        require_equal(found, expected, key, rtol=1e-4, atol=1e-5)
+            rows, expected = _same_class(rows), _same_class(expected)
+        require_equal(rows, expected, key, rtol=1e-4, atol=1e-5)
 
 
 def _same_class(ids: Tensor) -> Tensor:

@@ -57,8 +57,8 @@ def check_metadata_has_a_row_per_sample(subject: Subject) -> None:
     for name in SPLITS:
         split = dataset(name)
         rows = {column: len(values) for column, values in split.metadata.items()}
-        found = f"the split {name!r} has {len(split)} samples and rows {rows}"
-        require("label" in rows and set(rows.values()) == {len(split)}, found)
+        report = f"the split {name!r} has {len(split)} samples and rows {rows}"
+        require("label" in rows and set(rows.values()) == {len(split)}, report)
 
 
 def check_schema_says_what_metadata_holds(subject: Subject) -> None:
@@ -69,17 +69,17 @@ def check_schema_says_what_metadata_holds(subject: Subject) -> None:
     require({*schema.values()} <= {*legal}, f"{schema} has other value types than {legal}")
     for name in SPLITS:
         split = dataset(name)
-        found = f"schema() has {sorted(schema)}, metadata {sorted(split.metadata)}"
-        require({*schema} == {*split.metadata}, found)
+        report = f"schema() has {sorted(schema)}, metadata {sorted(split.metadata)}"
+        require({*schema} == {*split.metadata}, report)
         for column, value_type in schema.items():
             values = split.metadata[column]
-            found = f"column {column!r} holds words: give class ids, and the words in vocabulary"
-            require(not _are_words(values), found)
+            report = f"column {column!r} holds words: give class ids, and the words in vocabulary"
+            require(not _are_words(values), report)
             if isinstance(values, Tensor):  # and values may be missing
                 check_values(column, values, value_type, len(split), missing="drop")
                 whole = not values.is_floating_point()
-                found = f"column {column!r} is {value_type} and holds {values.dtype}"
-                require(whole or value_type != "categorical", found)
+                report = f"column {column!r} is {value_type} and holds {values.dtype}"
+                require(whole or value_type != "categorical", report)
 
 
 def check_texts_are_a_string_per_sample(subject: Subject) -> None:
@@ -93,14 +93,14 @@ def check_texts_are_a_string_per_sample(subject: Subject) -> None:
     for name in SPLITS:
         split = dataset(name)
         texts = getattr(split, "texts", {})
-        found = (
+        report = (
             f"the data set's texts() has {sorted(names)}, the split {name!r} has {sorted(texts)}"
         )
-        require({*texts} == names, found)
+        require({*texts} == names, report)
         for column, values in texts.items():
             strings = [isinstance(value, str) and bool(value.strip()) for value in values]
-            found = f"the split {name!r} has {len(split)} samples and {sum(strings)} texts in {column!r}"
-            require(all(strings) and len(values) == len(split), found)
+            report = f"the split {name!r} has {len(split)} samples and {sum(strings)} texts in {column!r}"
+            require(all(strings) and len(values) == len(split), report)
             require(column not in split.metadata, f"column {column!r} is metadata, too")
 
 

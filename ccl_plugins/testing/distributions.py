@@ -50,10 +50,10 @@ def check_is_listed_without_imports(distribution: Distribution) -> None:
 
 def check_hides_no_built_in(distribution: Distribution) -> None:
     """No component may have the name of a built-in of its kind, which a bare name always means."""
-    found = registry()
-    if distribution.name == found.host:
+    reg = registry()
+    if distribution.name == reg.host:
         return
-    built_in = {(s.kind, s.name) for s in found.specs() if s.plugin == found.host}
+    built_in = {(s.kind, s.name) for s in reg.specs() if s.plugin == reg.host}
     same = [f"{s.kind}/{s.name}" for s in distribution.specs if (s.kind, s.name) in built_in]
     require(not same, f"built-ins have the names of {', '.join(same)}")
 
@@ -64,8 +64,8 @@ def check_hooks_answer_for_a_plain_pipeline(distribution: Distribution) -> None:
     It is composed and not rejected; callbacks, loggers and symptoms are offered without an error, each of
     its class.  A hook runs for every pipeline of whoever installs the plug-in.
     """
-    found, name = registry(), distribution.name
-    (plugin,) = (each for each in found.plugins if each.name == name)
+    reg, name = registry(), distribution.name
+    (plugin,) = (each for each in reg.plugins if each.name == name)
     if not any(each.group == f"{NAME}.hooks" for each in plugin.entries):
         return
 
@@ -75,7 +75,7 @@ def check_hooks_answer_for_a_plain_pipeline(distribution: Distribution) -> None:
     from ccl_plugins.experiments.pipeline import Pipeline
     from ccl_plugins.watching import Symptom
 
-    known = len(found.failures)
+    known = len(reg.failures)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -87,10 +87,8 @@ def check_hooks_answer_for_a_plain_pipeline(distribution: Distribution) -> None:
             ("ccl_loggers", Logger),
             ("ccl_symptoms", Symptom),
         ):
-            answers = [
-                a for who, a in found.call(hook, pipeline=pipeline, options={}) if who == name
-            ]
-            reasons = [each.reason for each in found.failures[known:] if each.plugin == name]
+            answers = [a for who, a in reg.call(hook, pipeline=pipeline, options={}) if who == name]
+            reasons = [each.reason for each in reg.failures[known:] if each.plugin == name]
             require(not reasons, str(reasons))
             for answer in answers:
                 right = isinstance(answer, list | tuple) and all(isinstance(x, cls) for x in answer)

@@ -36,18 +36,18 @@ def equals(
     """
     results, references = (_value_and_gradients(loss, inputs) for loss in (objective, released))
     for name, expected in references.items():
-        found = results[name]
-        if found is None or expected is None:
-            equal, difference = found is expected, "is"
+        result = results[name]
+        if result is None or expected is None:
+            equal, difference = result is expected, "is"
         else:
-            distance = (found.double() - expected.double()).abs()
+            distance = (result.double() - expected.double()).abs()
             allowed = tolerance * expected.double().abs().clamp_min(1)
-            equal = found.shape == expected.shape and bool((distance <= allowed).all())
+            equal = result.shape == expected.shape and bool((distance <= allowed).all())
             difference = f"differs by {float(distance.max()):.3g}, more than {tolerance:g}:"
         if not equal:
             given = inputs if isinstance(inputs, Mapping) else dict(enumerate(inputs))
             raise AssertionError(
-                f"{name} {difference}\n  {_short(found)}\nand should be\n  {_short(expected)}\n"
+                f"{name} {difference}\n  {_short(result)}\nand should be\n  {_short(expected)}\n"
                 + "\n".join(["for the inputs", *(f"  {k}: {_short(x)}" for k, x in given.items())])
             )
 

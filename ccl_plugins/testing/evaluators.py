@@ -97,16 +97,16 @@ def check_measurements_are_named_numbers(subject: Subject) -> None:
 
     No two have the same name.  The ends of an interval must be finite too, the lower one first.
     """
-    found = subject.build()(*splits())
-    require(bool(found), "it returned nothing")
-    for each in found:
+    measurements = subject.build()(*splits())
+    require(bool(measurements), "it returned nothing")
+    for each in measurements:
         require(isinstance(each, Measurement), f"it returned {each!r}, which is no Measurement")
         low, high = each.interval or (0.0, 0.0)
         named = isinstance(each.name, str) and all(each.name.partition("/")[::2])
         finite = isinstance(each.value, float) and math.isfinite(each.value)
         ordered = -math.inf < low <= high < math.inf
         require(named and finite and ordered, f"it returned {each}")
-    names = [each.name for each in found]
+    names = [each.name for each in measurements]
     require(len(set(names)) == len(names), f"two of its measurements have one name: {names}")
 
 

@@ -41,7 +41,7 @@ def runs() -> Mapping[str, Run]:
     )
     by_group = choose("objective", "cl_infonce", on="groups")
     both = choose("objective", "mixture", objectives=[by_color, by_group])
-    found: dict[str, Run] = {}
+    evaluated: dict[str, Run] = {}
     differing: dict[str, dict[str, Any]] = {
         "plain": {"objective": "infonce"},
         "conditional": {"objective": both, "conditions": conditions},
@@ -56,9 +56,11 @@ def runs() -> Mapping[str, Run]:
             **parts,
         )
         folder = Path(FOLDER.name) / title
-        found[title] = pipeline.fit(out=folder, progress=False, epochs=1, batch_size=12, workers=0)
-        found[title].evaluate()
-    return found
+        evaluated[title] = pipeline.fit(
+            out=folder, progress=False, epochs=1, batch_size=12, workers=0
+        )
+        evaluated[title].evaluate()
+    return evaluated
 
 
 def observe(subject: Subject, figure: Any) -> list[Tensor]:
@@ -76,19 +78,19 @@ def _contents(drawn: Figure) -> list[Tensor]:
     from matplotlib.patches import Rectangle
     from matplotlib.text import Text
 
-    found = []
+    contents = []
     for each in drawn.findobj():
         if isinstance(each, Text):
-            found.append(letters(each.get_text()))
+            contents.append(letters(each.get_text()))
         elif isinstance(each, Line2D):
-            found.append(_numbers(each.get_xydata()))
+            contents.append(_numbers(each.get_xydata()))
         elif isinstance(each, Collection):
-            found.append(_numbers(each.get_offsets()))
+            contents.append(_numbers(each.get_offsets()))
         elif isinstance(each, AxesImage):
-            found.append(_numbers(each.get_array()))
+            contents.append(_numbers(each.get_array()))
         elif isinstance(each, Rectangle):
-            found.append(_numbers(each.get_bbox().bounds))
-    return [each for each in found if each.numel()]
+            contents.append(_numbers(each.get_bbox().bounds))
+    return [each for each in contents if each.numel()]
 
 
 def _numbers(values: Any) -> Tensor:
@@ -101,21 +103,21 @@ def check_draws_runs_or_says_why_not(subject: Subject) -> None:
 
     for titles in (("plain",), ("conditional",), ("plain", "conditional")):
         try:
-            found = subject.build()({title: runs()[title] for title in titles})
+            drawn = subject.build()({title: runs()[title] for title in titles})
         except DoesNotApply as error:
             require(bool(str(error)), f"of {titles} it gave no reason")
             continue
-        require(isinstance(found, Figure), f"of {titles} it returned {found!r:.80}")
+        require(isinstance(drawn, Figure), f"of {titles} it returned {drawn!r:.80}")
 
 
 def check_can_be_saved(subject: Subject) -> None:
     """What it draws must have axes, and be written as SVG and PNG."""
     try:
-        found = subject.build()(runs())
+        drawn = subject.build()(runs())
     except DoesNotApply as error:
         raise SkipTest(f"it does not apply to the runs of the kit: {error}") from error
-    require(bool(found.axes), "it drew nothing")
-    require("<svg" in svg(found) and bool(png(found)), "it cannot be written")
+    require(bool(drawn.axes), "it drew nothing")
+    require("<svg" in svg(drawn) and bool(png(drawn)), "it cannot be written")
 
 
 def check_is_deterministic(subject: Subject) -> None:
@@ -134,8 +136,8 @@ def check_leaves_everything_as_it_is(subject: Subject) -> None:
     from matplotlib._pylab_helpers import Gcf
 
     def files() -> dict[str, bytes]:
-        found = Path(FOLDER.name).rglob("*")
-        return {str(each): each.read_bytes() for each in found if each.is_file()}
+        paths = Path(FOLDER.name).rglob("*")
+        return {str(each): each.read_bytes() for each in paths if each.is_file()}
 
     runs()
     figure, settings, before = subject.build(), dict(matplotlib.rcParams), files()

@@ -115,8 +115,8 @@ def ccl_registry(install_plugin: PluginInstaller) -> engine.Registry:
     """A registry of the built-in components and of those that `install_plugin` installs, and no others."""
     from ccl_plugins.kinds import new_registry, registry
 
-    found = registry()
-    others = [plugin.name for plugin in found.plugins if plugin.name != found.host]
+    reg = registry()
+    others = [plugin.name for plugin in reg.plugins if plugin.name != reg.host]
     isolated = new_registry(disable=others)
     install_plugin.registries.append(isolated)
     return isolated

@@ -101,10 +101,10 @@ class ExampleDataset:
 
     def __call__(self, split: str) -> Split:
         """The split, whatever its name."""
-        found = Split()
+        samples = Split()
         if split == "test":
-            found.images = found.images.flip(-2)
-        return found
+            samples.images = samples.images.flip(-2)
+        return samples
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns."""
@@ -184,12 +184,12 @@ def conditions(reader: Any, n: int) -> dict[str, Tensor]:
     given = getattr(reader, "EXAMPLE_CONDITION", {})
     if not isinstance(given, Mapping):
         given = dict.fromkeys(reader.conditions, given)
-    found = {}
+    values = {}
     for i, (name, types) in enumerate(reader.conditions.items()):
         example = given.get(name)
         z = condition_values(types, n, i) if example is None else example_rows(example, n)
-        found[name] = z.double() if z.is_floating_point() else z
-    return found
+        values[name] = z.double() if z.is_floating_point() else z
+    return values
 
 
 def sizes(target: Any) -> tuple[int, int]:

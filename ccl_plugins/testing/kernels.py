@@ -155,8 +155,8 @@ def check_features_have_the_kernel_as_inner_products(subject: Subject) -> None:
         phi = kernel.features(a)
         require_equal(phi @ kernel.features(b).T, kernel(a, b), f"for {name}")
         rank = rank_of(a) if (rank_of := trait(kernel, "rank")) else phi.shape[1]
-        found = f"rank(a) is {rank}, features(a) is {tuple(phi.shape)}"
-        require(tuple(phi.shape) == (len(a), rank), found)
+        report = f"rank(a) is {rank}, features(a) is {tuple(phi.shape)}"
+        require(tuple(phi.shape) == (len(a), rank), report)
 
 
 def check_radial_is_the_kernel_by_distance(subject: Subject) -> None:
@@ -168,8 +168,8 @@ def check_radial_is_the_kernel_by_distance(subject: Subject) -> None:
         if a.is_floating_point():
             square = (as_vectors(a)[:, None] - as_vectors(b)).square().sum(-1)
             require_equal(radial(square), kernel(a, b), f"for {name}", rtol=1e-5, atol=1e-6)
-    found = radial(torch.linspace(0, 100, 1001, dtype=torch.float64))
-    rises = bool((found.diff() > 1e-9 * found[:1].abs()).any())
+    by_distance = radial(torch.linspace(0, 100, 1001, dtype=torch.float64))
+    rises = bool((by_distance.diff() > 1e-9 * by_distance[:1].abs()).any())
     require(not rises, "it rises between 0 and 100")
 
 

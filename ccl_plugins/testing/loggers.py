@@ -124,8 +124,11 @@ def check_repeats_no_step_when_it_is_resumed(subject: Subject) -> None:
         log(opened(logger, path, done=1), 2)
         log(opened(logger, other), 1)
         log(opened(logger, other, done=1), 2)
-        found, right = sizes(path), sizes(other)
-        require(found == right, f"with step 2 logged before the resume too, {right} became {found}")
+        logged_twice, right = sizes(path), sizes(other)
+        require(
+            logged_twice == right,
+            f"with step 2 logged before the resume too, {right} became {logged_twice}",
+        )
 
 
 def check_ends_with_its_run(subject: Subject) -> None:

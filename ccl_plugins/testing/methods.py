@@ -148,8 +148,8 @@ def check_embeds_views(subject: Subject) -> None:
         len(shape) == 3 and 1 <= shape[0] <= len(views) and shape[1:] == (N, widths[name])
         for name, shape in shapes.items()
     )
-    found = f"for {len(views)} views of {N} images, with f = {f} and d = {d}, it has {shapes}"
-    require(right and {*shapes} >= {"features", "projections"}, found)
+    report = f"for {len(views)} views of {N} images, with f = {f} and d = {d}, it has {shapes}"
+    require(right and {*shapes} >= {"features", "projections"}, report)
 
 
 def check_embedding_and_pairing_change_nothing(subject: Subject) -> None:
@@ -179,10 +179,10 @@ def check_projects_as_it_embeds(subject: Subject) -> None:
     views = views_of(method)
     with torch.no_grad():
         embedded = method.embed(views).normalized()
-        found = normalize(method.project(views[0]), dim=1)
+        directions = normalize(method.project(views[0]), dim=1)
     # A momentum encoder begins as a copy of the one that is trained.
     parts = [embedded.projections, *([] if embedded.keys is None else [embedded.keys])]
-    same = any(torch.allclose(part[0], found, rtol=1e-4, atol=1e-5) for part in parts)
+    same = any(torch.allclose(part[0], directions, rtol=1e-4, atol=1e-5) for part in parts)
     require(same, "project(x) has other directions than embed((x, y))")
 
 
@@ -204,8 +204,8 @@ def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
         moves = [float((p - x).abs().max()) for p, x in zip(frozen, held, strict=True)]
     # Some frozen weights may have no trained one, as fixed position embeddings.
     moved, share = [each for each in moves if each], 1 - float(method.momentum)
-    found = f"with a momentum of {method.momentum} frozen weights moved by {moved} of their way"
-    require(bool(moved) and all(0.75 * share <= m <= 1.25 * share for m in moved), found)
+    report = f"with a momentum of {method.momentum} frozen weights moved by {moved} of their way"
+    require(bool(moved) and all(0.75 * share <= m <= 1.25 * share for m in moved), report)
 
 
 def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
@@ -239,8 +239,8 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
     require_equal(moved.anchors, pairs.anchors[:, order], "anchors of images in another order")
     own_keys = pairs.keys[:, pairs.rows]
     require_equal(moved.keys[:, moved.rows], own_keys[:, order], "keys of images in another order")
-    found = f"the anchor views are {pairs.anchor_views}, the key views {pairs.key_views}"
-    require(any(pairs.cross()), found)
+    report = f"the anchor views are {pairs.anchor_views}, the key views {pairs.key_views}"
+    require(any(pairs.cross()), report)
 
 
 def check_gradient_reaches_every_weight(subject: Subject) -> None:
@@ -271,10 +271,10 @@ def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:
         for pairs in batches:
             method.enqueue(pairs)
         for epoch in range(2):
-            found = pairs_of(method, views_of(method, 2), 2 * N, epoch)
-            if found.queue is None:
+            next_pairs = pairs_of(method, views_of(method, 2), 2 * N, epoch)
+            if next_pairs.queue is None:
                 return
-            _require_conditions(found.queue, batches, epoch)
+            _require_conditions(next_pairs.queue, batches, epoch)
             begin_epoch(method, epoch + 1)
 
 
@@ -326,8 +326,8 @@ def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
     other.load_state_dict(method.state_dict())
     begin_epoch(other, 1)
     for number in (3, 4):
-        (expected, due), (found, pairs) = (train_step(m, number, 1) for m in (method, other))
-        require_equal(found, expected, f"the loss of step {number}")
+        (expected, due), (loss, pairs) = (train_step(m, number, 1) for m in (method, other))
+        require_equal(loss, expected, f"the loss of step {number}")
         held, wanted = (
             p.queue and {**p.queue.condition, "its keys": p.queue.keys} for p in (pairs, due)
         )

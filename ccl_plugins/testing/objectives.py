@@ -120,8 +120,8 @@ def check_gradient_reaches_every_view(subject: Subject) -> None:
     for count in (objective.min_views, objective.min_views + 1):
         batch = raw_batch(objective, views=count)
         value, gradient = value_and_gradient(loss_of, objective, batch)
-        found = f"the loss is {value}, and must be one finite number"
-        require(value.ndim == 0 and bool(value.isfinite()), found)
+        report = f"the loss is {value}, and must be one finite number"
+        require(value.ndim == 0 and bool(value.isfinite()), report)
         norms = gradient.flatten(1).norm(dim=1)
         require(
             bool(gradient.isfinite().all() and (norms > 1e-9).all()),
@@ -225,8 +225,7 @@ def check_anchors_may_be_taken_in_parts(subject: Subject) -> None:
 
     def loss(size: int | None, queued: bool, objective: Any, batch: RawBatch) -> Tensor:
         pairs = queue_pairs(objective, batch, 4, 0.0) if queued else pairs_of(objective, batch)
-        found: Tensor = objective.loss(replace(pairs, anchors_at_once=size))
-        return found
+        return objective.loss(replace(pairs, anchors_at_once=size))
 
     more = raw_batch(objective, views=max(objective.min_views, 2))
     for queued, given in ((False, batch), (True, more)):
@@ -260,8 +259,8 @@ def check_compiles_without_graph_breaks(subject: Subject) -> None:
     for step in range(3):
         trait(objective, "progress")(step, 3)
         with seeded():
-            found = compiled(pairs_of(objective, batch))
-        require_equal(found, loss_of(objective, batch), "compiled and in eager mode")
+            loss = compiled(pairs_of(objective, batch))
+        require_equal(loss, loss_of(objective, batch), "compiled and in eager mode")
     require(len(graphs) == 1, f"it was compiled {len(graphs)} times in three steps")
 
 
@@ -331,9 +330,9 @@ def check_samples_without_a_value_are_left_out(subject: Subject) -> None:
     require_exact((value, gradient[:, kept]), expected, f"without a value in rows {lost.tolist()}")
     require_exact(gradient[:, lost], torch.zeros_like(gradient[:, lost]), "by these rows")
     none = batch.without_values(torch.arange(n))
-    found = value_and_gradient(loss_of, objective, none)
-    zeros = torch.zeros_like(found[0]), torch.zeros_like(found[1])
-    require_exact(found, zeros, "without a value in any row")
+    of_none = value_and_gradient(loss_of, objective, none)
+    zeros = torch.zeros_like(of_none[0]), torch.zeros_like(of_none[1])
+    require_exact(of_none, zeros, "without a value in any row")
 
 
 def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
@@ -349,8 +348,8 @@ def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
         with seeded(), torch.no_grad():
             losses.append(objective.loss(replace(pairs, queue=queue)))
     declared = trait(objective, "reads_queue")
-    found = f"reads_queue is {declared}, and with two queues the losses are {losses}"
-    require(declared != torch.equal(*losses), found)
+    report = f"reads_queue is {declared}, and with two queues the losses are {losses}"
+    require(declared != torch.equal(*losses), report)
 
 
 def _queue_loss(filled: int, rest: float, objective: Any, batch: RawBatch) -> Tensor:
@@ -368,14 +367,16 @@ def check_reads_the_conditions_it_declares(subject: Subject) -> None:
     given = [batch, _with_shared_values(objective, batch)]
     before = [_loss_and_gradients(objective, each) for each in given]
     for name in batch.condition:
-        found = f"with the values of {name!r} in three other orders loss and gradients are the same"
+        report = (
+            f"with the values of {name!r} in three other orders loss and gradients are the same"
+        )
         changed = (
             any(map(_differ, _loss_and_gradients(objective, other), earlier))
             for each, earlier in zip(given, before, strict=True)
             for z in _in_other_orders(each.condition[name])
             for other in [replace(each, condition={**each.condition, name: z})]
         )
-        require(any(changed), found)
+        require(any(changed), report)
 
 
 def _loss_and_gradients(objective: Any, batch: RawBatch) -> list[Tensor]:
@@ -401,9 +402,9 @@ def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:
             replace(pairs, queue=replace(queue, condition={**queue.condition, name: each}))
             for each in _in_other_orders(z)
         ]
-        found = f"with the queue's values of {name!r} in three other orders the loss is the same"
+        report = f"with the queue's values of {name!r} in three other orders the loss is the same"
         require(
-            any(_differ(_loss(objective, each), _loss(objective, pairs)) for each in moved), found
+            any(_differ(_loss(objective, each), _loss(objective, pairs)) for each in moved), report
         )
 
 
@@ -470,8 +471,8 @@ def check_memory_grows_with_the_square_of_the_batch(subject: Subject) -> None:
         with _Largest() as seen:
             value_and_gradient(loss_of, objective, batch)
         largest.append(seen.numbers)
-    found = f"the largest tensor has {largest[0]} numbers for 12 samples, and {largest[1]} for 24"
-    require(largest[1] <= 4.5 * largest[0], found)
+    report = f"the largest tensor has {largest[0]} numbers for 12 samples, and {largest[1]} for 24"
+    require(largest[1] <= 4.5 * largest[0], report)
 
 
 class _Largest(TorchDispatchMode):

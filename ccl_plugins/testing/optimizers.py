@@ -77,9 +77,9 @@ def check_its_rate_is_a_number(subject: Subject) -> None:
 def check_groups_keep_what_they_have(subject: Subject) -> None:
     """The rate and the weight decay of a group must go before the options."""
     made = network()
-    found = subject.build()(groups(made)).param_groups
+    param_groups = subject.build()(groups(made)).param_groups
     for given in groups(made):
-        mine = [each for each in found if each.get("name") == given["name"]]
+        mine = [each for each in param_groups if each.get("name") == given["name"]]
         require(len(mine) == 1, f"there are {len(mine)} groups named {given['name']!r}")
         for key in given.keys() - {"params"}:
             require(mine[0][key] == given[key], f"{key} {given[key]} became {mine[0][key]}")

@@ -33,9 +33,9 @@ def check_an_epoch_is_as_long_as_it_says(subject: Subject) -> None:
     """``len`` must be the number of batches in every epoch, 1 or more; schedules depend on it."""
     sampler = subject.build()
     for number in range(2):
-        found = len(epoch(sampler, number))
-        report = f"with {given(subject)} len is {len(sampler)}, and epoch {number} has {found}"
-        require(found == len(sampler) >= 1, report)
+        count = len(epoch(sampler, number))
+        report = f"with {given(subject)} len is {len(sampler)}, and epoch {number} has {count}"
+        require(count == len(sampler) >= 1, report)
 
 
 def check_batches_are_indices(subject: Subject) -> None:
@@ -43,9 +43,11 @@ def check_batches_are_indices(subject: Subject) -> None:
     size, batch_size = sizes(subject.target)
     shapes = ((batch_size,), (batch_size, 2))
     for batch in epoch(subject.build(), 0):
-        found = f"with {given(subject)} a batch is {batch!r}"
-        require(isinstance(batch, Tensor) and batch.dtype == torch.long, found)
-        require(tuple(batch.shape) in shapes and bool(((batch >= 0) & (batch < size)).all()), found)
+        report = f"with {given(subject)} a batch is {batch!r}"
+        require(isinstance(batch, Tensor) and batch.dtype == torch.long, report)
+        require(
+            tuple(batch.shape) in shapes and bool(((batch >= 0) & (batch < size)).all()), report
+        )
 
 
 def check_an_epoch_is_a_function_of_its_number(subject: Subject) -> None:
@@ -90,10 +92,10 @@ def check_an_epoch_visits_every_sample_once(subject: Subject) -> None:
         anchors = torch.cat([batch[:, 0] if batch.ndim == 2 else batch for batch in batches])
         repeated = len(anchors) - len(anchors.unique())
         left = size - len(anchors.unique())
-        found = (
+        report = (
             f"with {given(subject)} {repeated} anchors come again and {left} samples do not come"
         )
-        require(repeated == 0 and left < batch_size, found)
+        require(repeated == 0 and left < batch_size, report)
 
 
 def check_ranks_share_no_sample(subject: Subject) -> None:

@@ -32,19 +32,19 @@ def check_factors_are_numbers(subject: Subject) -> None:
     """A factor must be a finite number, 0 or more; not all of a run's are 0."""
     schedule = subject.build()
     for length in LENGTHS:
-        found = factors(schedule, length)
-        right = all(isinstance(each, float | int) and 0 <= each < math.inf for each in found)
-        require(right and any(found), f"in {length} they are {found}")
+        its_factors = factors(schedule, length)
+        right = all(isinstance(each, float | int) and 0 <= each < math.inf for each in its_factors)
+        require(right and any(its_factors), f"in {length} they are {its_factors}")
 
 
 def check_a_factor_is_a_function_of_its_step(subject: Subject) -> None:
     """A factor must depend on settings, step and length alone: a resumed run asks for later steps only."""
     schedule = subject.build()
     for length in LENGTHS:
-        found = factors(schedule, length)
-        backward = [subject.build()(step, length) for step in reversed(range(len(found)))]
-        require_identical(backward[::-1], found, f"in {length}, from the last step to the first")
-        require_identical(factors(schedule, length), found, f"in {length}, asked again")
+        forward = factors(schedule, length)
+        backward = [subject.build()(step, length) for step in reversed(range(len(forward)))]
+        require_identical(backward[::-1], forward, f"in {length}, from the last step to the first")
+        require_identical(factors(schedule, length), forward, f"in {length}, asked again")
 
 
 def check_the_warm_up_rises(subject: Subject) -> None:

@@ -128,10 +128,10 @@ def checks(
     """
     from ccl_plugins.testing import distributions, every_kind
 
-    found = list[Check]()
+    all_checks = list[Check]()
     if isinstance(what, str):
         distribution = _distribution(what)
-        found += [Check(distribution, law) for law in laws(distributions)]
+        all_checks += [Check(distribution, law) for law in laws(distributions)]
         subjects = [Subject(spec) for spec in distribution.specs]
     else:
         subjects = [Subject(what.spec, chosen=what)]
@@ -152,8 +152,8 @@ def checks(
         of_kind = laws(kind_module(subject.kind))
         its = [Check(subject, law) for law in (*laws(every_kind), *of_kind)]
         _check_expected(subject, [each.name for each in its])
-        found += its
-    return found
+        all_checks += its
+    return all_checks
 
 
 def _with_a_kernel(plain: Subject) -> Subject | None:
@@ -262,9 +262,9 @@ def parametrize_with_checks(
     """
     import pytest
 
-    found = checks(distribution, examples, variants)
+    all_checks = checks(distribution, examples, variants)
     expected = dict(expected_failures or {})
-    known = {str(each): (each.component, each.name) for each in found}
+    known = {str(each): (each.component, each.name) for each in all_checks}
     for key in expected:
         if key not in known.values():
             near = difflib.get_close_matches("-".join(map(str, key)), known, n=1)
@@ -275,7 +275,7 @@ def parametrize_with_checks(
             )
             raise LookupError(f"expected_failures has the unknown check {key!r}: {hint}")
     parameters = []
-    for each in found:
+    for each in all_checks:
         reason = expected.get((each.component, each.name), each.expected)
         marks = [] if reason is None else [pytest.mark.xfail(reason=reason, strict=True)]
         parameters.append(pytest.param(each, id=str(each), marks=marks))
@@ -283,11 +283,11 @@ def parametrize_with_checks(
 
 
 def _distribution(name: str) -> Distribution:
-    found, wanted = registry(), engine.normalize(name)
-    plugin = next((p for p in found.plugins if p.name == wanted), None)
-    specs = tuple(spec for spec in found.specs() if spec.plugin == wanted)
+    reg, wanted = registry(), engine.normalize(name)
+    plugin = next((p for p in reg.plugins if p.name == wanted), None)
+    specs = tuple(spec for spec in reg.specs() if spec.plugin == wanted)
     if plugin is None:
-        groups = ", ".join(f"ccl_plugins.{kind}" for kind in found.kinds)
+        groups = ", ".join(f"ccl_plugins.{kind}" for kind in reg.kinds)
         raise LookupError(
             f"{name} is not installed, or has no entry points for ccl-plugins: run pip install -e . in"
             f' its folder, and declare a table [project.entry-points."ccl_plugins.<kind>"] ({groups})'

@@ -38,8 +38,8 @@ def samples(subject: Subject) -> tuple[list[Any], Any]:
 
 
 def _values(target: Any) -> Any:
-    found = getattr(target, "EXAMPLE_VALUES", None)
-    return images(N, getattr(target, "EXAMPLE_SHAPE", SHAPE)) if found is None else found[:N]
+    values = getattr(target, "EXAMPLE_VALUES", None)
+    return images(N, getattr(target, "EXAMPLE_SHAPE", SHAPE)) if values is None else values[:N]
 
 
 def _tensors(sample: Any) -> list[Tensor]:
@@ -70,10 +70,10 @@ def check_gives_as_many_views_as_it_says(subject: Subject) -> None:
         (view.is_floating_point() or reading[name] is not None) and view.isfinite().all()
         for name, view in zip(names, drawn, strict=False)
     )
-    found = f"with count {built.count}, it gave {len(drawn)} views of {shapes}"
+    report = f"with count {built.count}, it gave {len(drawn)} views of {shapes}"
     square = all(size is None or shape[-2:] == (size, size) for (_, size), shape in shapes)
     one_shape = len(shapes) == len(set(kinds)) and square
-    require(len(drawn) == len(names) == built.count >= 1 and one_shape and finite, found)
+    require(len(drawn) == len(names) == built.count >= 1 and one_shape and finite, report)
 
 
 def check_is_drawn_from_the_generators(subject: Subject) -> None:
@@ -108,8 +108,8 @@ def check_views_of_a_batch_are_drawn_row_by_row(subject: Subject) -> None:
     """A row of ``batch_transforms`` must depend on its image and seed alone: runs resume, ranks share."""
     built, (_, batch) = subject.build(), samples(subject)
     functions = trait(built, "batch_transforms") or []
-    found = f"with count {built.count}, it has {len(functions)}"
-    require(len(functions) in (0, built.count), found)
+    report = f"with count {built.count}, it has {len(functions)}"
+    require(len(functions) in (0, built.count), report)
     seeds = torch.arange(len(batch)) + 7
     sizes = trait(built, "sizes") or [None] * len(functions)
     for function, size in zip(functions, sizes, strict=False):
