@@ -136,6 +136,11 @@ def test_a_registry_leaves_out_what_it_is_told_to(toy, monkeypatch, disable, off
     assert disabled == {"toy-host", "toy-a", "toy-b"} - offered
 
 
+def test_the_variable_names_several_plugins_between_commas(toy, monkeypatch):
+    monkeypatch.setenv("TOY_DISABLE", "toy-b,Toy_A")
+    assert {spec.plugin for spec in new_registry(None).specs()} == {"toy-host"}
+
+
 @pytest.mark.parametrize(("value", "strict"), [("1", True), ("0", False), ("", False)])
 def test_a_registry_is_strict_by_its_variable(tmp_path, monkeypatch, value, strict):
     write_metadata(tmp_path, "toy_a", "1", "[toy.kernell]\none = m:A\n")
@@ -769,6 +774,11 @@ def test_a_working_folder_that_is_gone_is_no_error(tmp_path, monkeypatch):
     assert watch.changes == ["the working directory"]
     with watch.watching():
         pass
+    assert watch.changes == ["the working directory"]
+    for _ in range(2):
+        with watch.watching():
+            os.chdir("/")
+        os.chdir(tmp_path)
     assert watch.changes == ["the working directory"]
 
 

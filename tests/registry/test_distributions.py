@@ -42,11 +42,13 @@ y= m:Y = 1
 [ a ]
 x =m:X
 """
-    assert of(text).entries == (
+    found = of(text)
+    assert found.entries == (
         Entry("a", "x", "m:X"),
         Entry("b", "y", "m:Y = 1"),
         Entry("b", "z", "m:Z"),
     )
+    assert not found.faults
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ccl_plugins.drawing.by_class import ByClassKernel
 from ccl_plugins.drawing.by_distance import ByDistance
 from ccl_plugins.drawing.by_kernel import ByKernel, by_kernel
 from ccl_plugins.drawing.nearest import NearestOnLine
-from ccl_plugins.kernels import RBF, Delta, Laplacian, Product, Sum
+from ccl_plugins.kernels import RBF, Delta, Laplacian, Linear, Product, Sum
 
 CUBES = torch.linspace(-1, 1, 100) ** 3  # crowded in the middle
 LINES = {
@@ -214,3 +214,9 @@ def test_of_two_samples_at_equal_distance_on_a_line_the_first_in_order_is_nearer
     partners = NearestOnLine(torch.tensor([2.0, 0.0, 1.0]), False, 1)
     drawn = partners.draw(torch.full((9,), 2), np.random.default_rng(0))
     assert drawn.tolist() == [1] * 9
+
+
+def test_a_partner_is_drawn_wherever_it_stands_and_however_small_the_kernel_is():
+    values = torch.tensor([[1e-2, 0, 0, 0]] * 2 + [[0, 0, 1e-2, 0]] * 2)
+    partners = ByKernel(values, False, Linear())
+    assert partners.draw(torch.arange(4), np.random.default_rng(0)).tolist() == [1, 0, 3, 2]
