@@ -20,10 +20,10 @@ else:
 
     def _is_ours():
         try:
-            found = importlib.util.find_spec("registry")  # a top-level name: nothing is executed
+            spec = importlib.util.find_spec("registry")  # a top-level name: nothing is executed
         except ValueError:  # something in sys.modules that has no spec
             return False
-        return bool(found and found.origin) and Path(found.origin).resolve() == _OURS
+        return bool(spec and spec.origin) and Path(spec.origin).resolve() == _OURS
 
     def _import_engine():
         if _is_ours():

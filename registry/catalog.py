@@ -168,25 +168,25 @@ class Registry:
         Raises:
             UnknownComponent: If there is none.
         """
-        found = self.kinds.get(fold(name))
-        if found is None:
+        kind = self.kinds.get(fold(name))
+        if kind is None:
             raise UnknownComponent(f"no kind {name!r}.{did_you_mean(name, self.kinds)}")
-        return found
+        return kind
 
     def specs(self, kind: str | None = None) -> tuple[ComponentSpec, ...]:
         """The components on offer, by kind and name; of one name, the host's comes first."""
         wanted = (self.kind(kind).name,) if kind else tuple(self.kinds)
-        found = [s for s in (*self._found.specs, *self._session.values()) if s.kind in wanted]
-        return tuple(sorted(found, key=lambda s: (self._place(s)[0], s.name, *self._place(s))))
+        specs = [s for s in (*self._found.specs, *self._session.values()) if s.kind in wanted]
+        return tuple(sorted(specs, key=lambda s: (self._place(s)[0], s.name, *self._place(s))))
 
     def _place(self, spec: ComponentSpec) -> tuple[int, bool, str]:
         return list(self.kinds).index(spec.kind), spec.plugin != self.host, spec.plugin
 
     def named(self, name: str, kind: str | None = None) -> list[ComponentSpec]:
         """The components of this name, now or once, of a kind or of all; the host's come first."""
-        found = [*self._found.named.get(name, ())]
-        found += [spec for spec in self._session.values() if spec.name == name]
-        return sorted((s for s in found if kind in (None, s.kind)), key=self._place)
+        specs = [*self._found.named.get(name, ())]
+        specs += [spec for spec in self._session.values() if spec.name == name]
+        return sorted((s for s in specs if kind in (None, s.kind)), key=self._place)
 
     def find(self, kind: str, name: str, where: str = "") -> ComponentSpec:
         """The component of a kind with this name; an old name is found with a warning.
@@ -212,16 +212,16 @@ class Registry:
         plugin, slash, bare = rest.rpartition("/")
         plugin, bare = normalize(plugin), fold(bare)
         named = [s for s in self.named(bare) if not slash or s.plugin == plugin]
-        found = [spec for spec in named if spec.kind == kind]
-        chosen = self._preferred(found)
+        of_kind = [spec for spec in named if spec.kind == kind]
+        chosen = self._preferred(of_kind)
         if chosen:
             if chosen.name != bare:
                 place = f"{where}: " if where else ""
                 said = f"{place}the {kind} {bare!r} is called {chosen.name!r} now"
                 warnings.warn(said, FutureWarning, stacklevel=2)
             return chosen
-        if found:
-            ids = ", ".join(repr(f"{spec.plugin}/{bare}") for spec in found)
+        if of_kind:
+            ids = ", ".join(repr(f"{spec.plugin}/{bare}") for spec in of_kind)
             raise AmbiguousName(f"several plugins offer the {kind} {bare!r}; say which: {ids}")
         parts = [f"no {kind} {name!r}."]
         if slash and plugin == LOCAL:
@@ -385,14 +385,14 @@ class Registry:
 
     def _choose(self, spec: ComponentSpec, params: Mapping[str, Any], where: str = "") -> Choice:
         try:
-            found = self.schema(spec)
+            declared = self.schema(spec)
         except RegistryError as error:
             if not where:
                 raise
             raise type(error)(f"{where}: {error}") from error.__cause__
-        values = fill(found, params, self, f"{spec.kind} {spec.id}", where)
+        values = fill(declared, params, self, f"{spec.kind} {spec.id}", where)
         target = None if _is_object(spec) else spec.load()
-        return Choice(spec, self.kinds[spec.kind], values, target, found, self.short_name(spec))
+        return Choice(spec, self.kinds[spec.kind], values, target, declared, self.short_name(spec))
 
 
 class Namespace:

@@ -41,7 +41,7 @@ def installed(project: str) -> tuple[list[Plugin], tuple[Remnant, ...]]:
     from importlib import metadata  # 30 ms, and not needed before the first look-up
 
     places: dict[str, list[str]] = defaultdict(list)
-    found: dict[str, Metadata] = {}
+    declarations: dict[str, Metadata] = {}
     remnants: dict[str, Remnant] = {}
     for distribution in metadata.distributions():
         declared = Metadata(distribution)
@@ -58,14 +58,14 @@ def installed(project: str) -> tuple[list[Plugin], tuple[Remnant, ...]]:
         if first is None:
             remnants[declared.folder] = Remnant(declared.name, declared.folder, reason)
             continue
-        if declared.name not in found:
+        if declared.name not in declarations:
             same = _path(first) == _path(distribution)
-            found[declared.name] = declared if same else Metadata(first)
+            declarations[declared.name] = declared if same else Metadata(first)
         # A build in a source folder leaves metadata without METADATA, which is no installation.
         if declared.has_metadata:
             places[declared.name].append(f"{declared.version} in {declared.place}")
     plugins = []
-    for name, declared in sorted(found.items()):
+    for name, declared in sorted(declarations.items()):
         copies = tuple(dict.fromkeys(places[name]))
         # What an earlier distribution of the name declares may be nothing of this project.
         entries = declared.entries if declared.concerns(project) else ()
@@ -185,10 +185,10 @@ class Metadata:
 
     def _field(self, field: str) -> str:
         """A field of the metadata; empty if the field or the file is missing."""
-        found = re.search(
+        line = re.search(
             rf"^{field}:[ \t]*(.*?)[ \t\r]*$", self._head, re.MULTILINE | re.IGNORECASE
         )
-        return found[1] if found else ""
+        return line[1] if line else ""
 
     def _read(self, file: str) -> str:
         """A file; empty if it is missing, and with other characters where it is not UTF-8."""

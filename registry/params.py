@@ -77,17 +77,17 @@ def schema(target: Callable[..., Any], supplied: Collection[str] = ()) -> Schema
         signature = inspect.signature(target)
     except (TypeError, ValueError) as error:
         raise InvalidSpec(f"it has no signature to read: {error}") from error
-    found = list(signature.parameters.values())
-    variadic = [p for p in found if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
-    if variadic == found and isinstance(target, type) and "__init__" not in vars(target):
-        found = variadic = []  # inherited from nn.Module or Protocol, which accept nothing either
+    taken = list(signature.parameters.values())
+    variadic = [p for p in taken if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if variadic == taken and isinstance(target, type) and "__init__" not in vars(target):
+        taken = variadic = []  # inherited from nn.Module or Protocol, which accept nothing either
     if variadic:
         stars = "*" if variadic[0].kind is inspect.Parameter.VAR_POSITIONAL else "**"
         raise InvalidSpec(
             f"the constructor of {target.__name__} takes '{stars}{variadic[0].name}'; "
             "every parameter must be named, for names and types to be checked"
         )
-    parameters = [_parameter(p, target) for p in found]
+    parameters = [_parameter(p, target) for p in taken]
     return Schema(
         tuple(p for p in parameters if p.name not in supplied),
         tuple(p for p in parameters if p.name in supplied),
@@ -105,13 +105,13 @@ def _old_names(target: Callable[..., Any], names: Collection[str]) -> Mapping[st
     return {old: name for old, name in old.items() if name in names and old not in names}
 
 
-def _parameter(found: inspect.Parameter, target: Callable[..., Any]) -> Parameter:
-    written = found.annotation
+def _parameter(declared: inspect.Parameter, target: Callable[..., Any]) -> Parameter:
+    written = declared.annotation
     if written is REQUIRED:
-        return Parameter(found.name, Any, "", found.default)
-    hint = resolve(found.name, written, _namespaces(target, found.name))
+        return Parameter(declared.name, Any, "", declared.default)
+    hint = resolve(declared.name, written, _namespaces(target, declared.name))
     text = written if isinstance(written, str) else describe(written)
-    return Parameter(found.name, hint, text, found.default)
+    return Parameter(declared.name, hint, text, declared.default)
 
 
 def _namespaces(target: Callable[..., Any], parameter: str) -> Iterator[dict[str, Any]]:

@@ -34,10 +34,10 @@ class Sources:
     def summary(self, target: str) -> str:
         """The first line of the docstring of ``"module:Class"``; empty if it cannot be read."""
         module, path = target.split(":")
-        found = self._locate(module)
-        if not isinstance(found, ModuleSpec) or not str(found.origin).endswith(".py"):
+        located = self._locate(module)
+        if not isinstance(located, ModuleSpec) or not str(located.origin).endswith(".py"):
             return ""
-        file = str(found.origin)
+        file = str(located.origin)
         if file not in self._texts:
             self._texts[file] = _text(file)
             self._quick[file] = {each[1]: each[2] for each in _CLASS.finditer(self._texts[file])}
@@ -49,10 +49,10 @@ class Sources:
     def missing_module(self, target: str) -> str:
         """Why the module of ``"module:Class"`` cannot be imported; empty if it exists."""
         module, _ = target.split(":")
-        found = self._locate(module)
-        if found is None:
+        located = self._locate(module)
+        if located is None:
             return f"its module {module} is missing"
-        return found if isinstance(found, str) else ""
+        return located if isinstance(located, str) else ""
 
     def _locate(self, module: str) -> ModuleSpec | str | None:
         """The location of a module, None without one, or why it cannot be looked up."""

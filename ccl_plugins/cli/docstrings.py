@@ -89,21 +89,21 @@ def reading(
 
 def arguments(doc: str) -> dict[str, str]:
     """The entries of the arguments that a docstring documents, by name."""
-    found = sections(doc).items()
-    return dict(each for title, text in found if title.startswith("Args") for each in entries(text))
+    parts = sections(doc).items()
+    return dict(each for title, text in parts if title.startswith("Args") for each in entries(text))
 
 
 def sections(doc: str) -> dict[str, str]:
     """The text of each section by its title line; what stands in none has the title ""."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     title, lines = "", inspect.cleandoc(doc).splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
         if _TITLE.fullmatch(line) and following.startswith("    "):
             title = line
         else:
             title = title if line[:1] in ("", " ") else ""
-            found[title] = f"{found.get(title, '')}{line}\n"
-    return {title: text.strip("\n") for title, text in found.items()}
+            texts[title] = f"{texts.get(title, '')}{line}\n"
+    return {title: text.strip("\n") for title, text in texts.items()}
 
 
 def entries(text: str) -> list[tuple[str, str]]:

@@ -85,7 +85,7 @@ class Report:
             parts.append(f"{engine.shown(heading, 2000)}\n\n{failure.traceback.rstrip()}")
         for heading, findings in (("problems", self.problems), ("remarks", self.remarks)):
             if findings:
-                parts.append("\n".join([f"{heading}:", *(f"  {found}" for found in findings)]))
+                parts.append("\n".join([f"{heading}:", *(f"  {finding}" for finding in findings)]))
         return "\n\n".join(parts)
 
 

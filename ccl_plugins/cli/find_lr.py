@@ -36,19 +36,19 @@ def _table(options: argparse.Namespace) -> TextTable:
     with reporting_mistakes(options.file):
         changes = [parse(text) for text in options.set]
         pipeline = Pipeline.from_toml(options.file, changes=changes)
-        found = pipeline.find_lr(
+        tried = pipeline.find_lr(
             options.least, options.most, options.steps, progress=not options.quiet
         )
         if options.plot:
-            found.plot(options.plot)
-    suggestion = found.suggestion
+            tried.plot(options.plot)
+    suggestion = tried.suggestion
     rows = [
         {
             "lr": rate,
             "loss": loss if math.isfinite(loss) else None,
             "suggested": "*" if rate == suggestion else None,
         }
-        for rate, loss in zip(found.rates, found.losses, strict=True)
+        for rate, loss in zip(tried.rates, tried.losses, strict=True)
     ]
     if not options.json:
         rows = [row for i, row in enumerate(rows) if i % 10 == 0 or row["suggested"]]

@@ -107,7 +107,7 @@ def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, st
     from ccl_plugins.scaffold.wishes import Wishes
 
     types = dict(map(_type, options.type))
-    found = look(path, image=options.image, label=options.label, value_types=types)
+    contents = look(path, image=options.image, label=options.label, value_types=types)
     wishes = Wishes(
         options.keep or "",
         tuple(options.suppress),
@@ -117,12 +117,12 @@ def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, st
         options.batch,
     )
     if not wishes.columns and not options.yes and sys.stdin.isatty():
-        wishes = asked(found, wishes)
-    title, text = first_pipeline(found, wishes, _call(options, wishes), str(file))
-    notes = [*found.notes]
-    if not wishes.columns and found.variables:
+        wishes = asked(contents, wishes)
+    title, text = first_pipeline(contents, wishes, _call(options, wishes), str(file))
+    notes = [*contents.notes]
+    if not wishes.columns and contents.variables:
         ways = "--keep, --weak, --pairs, --suppress and --captions"
-        notes.append(f"of {', '.join(found.variables)} nothing is trained on, as {ways} would")
+        notes.append(f"of {', '.join(contents.variables)} nothing is trained on, as {ways} would")
     return title, text, notes
 
 
@@ -148,9 +148,9 @@ def _call(options: argparse.Namespace, wishes: Wishes) -> str:
     return shlex.join(words)
 
 
-def asked(found: Found, wishes: Wishes) -> Wishes:
+def asked(contents: Found, wishes: Wishes) -> Wishes:
     """Ask at most four questions, each with a default, and return the wishes."""
-    variables = found.variables
+    variables = contents.variables
     columns = {name: str(each) for name, each in variables.items() if _is_of_use(each)}
     wish = ""
     if columns:

@@ -246,14 +246,14 @@ def find_labels(samples: Any) -> Any:
     ``samples``; for a ``Subset``, those of its rows.
     """
     if isinstance(samples, data.Subset):
-        found = find_labels(samples.dataset)
-        if isinstance(found, list | tuple) and any(isinstance(label, str) for label in found):
-            return [found[row] for row in samples.indices]
-        return None if found is None else torch.as_tensor(found)[torch.as_tensor(samples.indices)]
+        labels = find_labels(samples.dataset)
+        if isinstance(labels, list | tuple) and any(isinstance(label, str) for label in labels):
+            return [labels[row] for row in samples.indices]
+        return None if labels is None else torch.as_tensor(labels)[torch.as_tensor(samples.indices)]
     for name in ("targets", "labels", "_labels"):
-        found = getattr(samples, name, None)
-        if found is not None:
-            return found
+        labels = getattr(samples, name, None)
+        if labels is not None:
+            return labels
     for name in ("samples", "_samples"):
         pairs = getattr(samples, name, None)
         if pairs is not None:

@@ -127,17 +127,17 @@ class HuggingFace:
     @cached_property
     def _sources(self) -> list[Any]:
         """The data sets of the splits; one if a part of it is held out."""
-        found = self._loaded
+        splits = self._loaded
         names = [*dict.fromkeys(self.names[split] for split in SPLITS)]
-        if not isinstance(found, Mapping):  # of save_to_disk, without splits
-            found = {self.names["train"]: found}
+        if not isinstance(splits, Mapping):  # of save_to_disk, without splits
+            splits = {self.names["train"]: splits}
         for name in names:
-            if name not in found:
+            if name not in splits:
                 raise ValueError(
-                    f"{self.path} has no split {name!r}, but {', '.join(map(repr, found))}: name one with"
+                    f"{self.path} has no split {name!r}, but {', '.join(map(repr, splits))}: name one with"
                     " train= or test=, or hold a part out with test_fraction="
                 )
-        return [found[name] for name in names]
+        return [splits[name] for name in names]
 
     @cached_property
     def _loaded(self) -> Any:
@@ -183,7 +183,7 @@ class HuggingFace:
         """The columns of each split, without images."""
         from datasets import Image
 
-        found = []
+        tables = []
         for source, split in zip(self._sources, SPLITS, strict=False):
             rest = [n for n, feature in source.features.items() if not isinstance(feature, Image)]
             if not rest:
@@ -197,8 +197,8 @@ class HuggingFace:
             left_out = {k: v for k, v in read.left_out.items() if k not in several}
             columns = Columns({**read, **several}, left_out)
             choose(columns, [self.label, *self.text], f"{self.path}, split {self.names[split]!r}")
-            found.append(columns)
-        return found
+            tables.append(columns)
+        return tables
 
     @cached_property
     def _encoded(self) -> Encoded:
@@ -233,16 +233,16 @@ class HuggingFace:
     @property
     def _value_types(self) -> dict[str, ValueType]:
         """What the features say of the columns."""
-        found: dict[str, ValueType] = {}
+        types: dict[str, ValueType] = {}
         for name, of in self._chosen.items():
             feature = self._sources[0].features[of]
             if name == "label" or (_classes(feature) and not _is_list(feature)):
-                found[name] = "categorical"
+                types[name] = "categorical"
             elif _classes(feature):
-                found[name] = "multi_label"
+                types[name] = "multi_label"
             elif "float" in str(getattr(feature, "dtype", "")):
-                found[name] = "continuous"
-        return found
+                types[name] = "continuous"
+        return types
 
     @cached_property
     def _parts(self) -> dict[str, Tensor | None]:
@@ -282,8 +282,8 @@ class Images:
             OSError: For one that cannot be decoded, naming its row.
         """
         try:
-            found = self.source[[*indices]][self.column]
-            return [image.convert(self.mode) for image in found]
+            images = self.source[[*indices]][self.column]
+            return [image.convert(self.mode) for image in images]
         except (OSError, SyntaxError, AttributeError) as error:
             if len(indices) > 1:
                 return [self[index] for index in indices]  # which of them it is

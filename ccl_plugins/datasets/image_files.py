@@ -126,9 +126,9 @@ class ImageFiles(Annotated):
         if not kept:
             raise UnreadableImage(message)
         warnings.warn(f"{message}; they are left out, and listed in .skipped", stacklevel=3)
-        found = self.select(kept)
-        found.skipped = skipped
-        return found
+        usable = self.select(kept)
+        usable.skipped = skipped
+        return usable
 
     def unreadable(self) -> list[Skipped]:
         """The images that cannot be read or have no text; all are decoded."""
@@ -141,11 +141,11 @@ class ImageFiles(Annotated):
     def select(self, rows: Sequence[int]) -> ImageFiles:
         """The images of some rows."""
         paths = [self.paths[row] for row in rows]
-        found = ImageFiles(
+        selected = ImageFiles(
             paths, *rows_of(self, rows), mode=self.mode, levels=self.levels, source=self.source
         )
-        found.rows = [self.rows[row] for row in rows]
-        return found
+        selected.rows = [self.rows[row] for row in rows]
+        return selected
 
     def _place(self, index: int) -> str:
         return f"image {self.paths[index]} (row {self.rows[index]} of {self.source}, from 0)"

@@ -53,9 +53,9 @@ class ImageFolder(ImageFileDataset):
         return {"label": "categorical"}
 
     def _read(self) -> tuple[list[list[str]], Encoded]:
-        found = [find_images(folder, self.mode == "all") for folder in self.sources]
-        paths = [[path for path, _ in images] for images in found]
-        return paths, encode(*({"label": [name for _, name in images]} for images in found))
+        listed = [find_images(folder, self.mode == "all") for folder in self.sources]
+        paths = [[path for path, _ in images] for images in listed]
+        return paths, encode(*({"label": [name for _, name in images]} for images in listed))
 
 
 def find_images(folder: Path, arrays: bool = False) -> list[tuple[str, str]]:
@@ -88,21 +88,21 @@ def find_images(folder: Path, arrays: bool = False) -> list[tuple[str, str]]:
                 f" {' '.join(endings)}"
             )
         return [(path, "") for path in loose]
-    found: dict[str, list[str]] = {name: [] for name in classes}
+    by_class: dict[str, list[str]] = {name: [] for name in classes}
     with waiting(f"list {folder}") as bar:
-        for name, paths in found.items():
+        for name, paths in by_class.items():
             for path in _files(str(folder / name)):
                 if is_image(path):
                     paths.append(path)
                 bar.update()
             paths.sort()
-    empty = [name for name, paths in found.items() if not paths]
+    empty = [name for name, paths in by_class.items() if not paths]
     if empty:
         raise FileNotFoundError(
             f"{str(folder)!r} has no images in {', '.join(empty)}; images end in"
             f" {' '.join(endings)}"
         )
-    return [(path, name) for name, paths in found.items() for path in paths]
+    return [(path, name) for name, paths in by_class.items() for path in paths]
 
 
 def _files(folder: str) -> Iterator[str]:

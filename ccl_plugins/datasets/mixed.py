@@ -75,7 +75,7 @@ class Mixed:
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of all data sets and what they hold, and the source."""
-        found: dict[str, ValueType] = {}
+        types: dict[str, ValueType] = {}
         first: dict[str, str] = {}
         for source, dataset in self.of.items():
             for name, value_type in dataset.schema().items():
@@ -84,14 +84,14 @@ class Mixed:
                         f"{source} has a column {name!r} already: give column=, the name of the column of"
                         " sources"
                     )
-                if found.setdefault(name, value_type) != value_type:
+                if types.setdefault(name, value_type) != value_type:
                     raise ValueError(
-                        f"column {name!r} is {found[name]} in {first[name]} and {value_type} in {source}"
+                        f"column {name!r} is {types[name]} in {first[name]} and {value_type} in {source}"
                     )
                 first.setdefault(name, source)
-        if wrong := [name for name in self.apart if found.get(name) != "categorical"]:
+        if wrong := [name for name in self.apart if types.get(name) != "categorical"]:
             raise ValueError(f"apart names {wrong[0]!r}, which is no column of class ids")
-        return {**found, self.column: "categorical"}
+        return {**types, self.column: "categorical"}
 
     def texts(self) -> Sequence[str]:
         """The columns of texts that all data sets have."""
@@ -107,7 +107,7 @@ class Mixed:
     def _words(self) -> dict[str, list[str] | None]:
         """The words of each column of class ids, in the order of ids; None: it has none."""
         schemas = {source: dataset.schema() for source, dataset in self.of.items()}
-        found: dict[str, list[str] | None] = {}
+        by_column: dict[str, list[str] | None] = {}
         for name, value_type in self.schema().items():
             if value_type != "categorical" or name == self.column:
                 continue
@@ -115,9 +115,9 @@ class Mixed:
             with_words = [source for source, words in given.items() if words is not None]
             if name in self.apart:
                 names = {s: words or self._ids(s, name) for s, words in given.items()}
-                found[name] = [f"{s}/{word}" for s, words in names.items() for word in words]
+                by_column[name] = [f"{s}/{word}" for s, words in names.items() for word in words]
             elif len(with_words) == len(given):
-                found[name] = sorted({word for words in given.values() for word in words or ()})
+                by_column[name] = sorted({word for words in given.values() for word in words or ()})
             elif with_words:
                 without = next(source for source in given if source not in with_words)
                 raise ValueError(
@@ -125,8 +125,8 @@ class Mixed:
                     f" not the same: name it in apart={[*self.apart, name]}"
                 )
             else:
-                found[name] = None
-        return found
+                by_column[name] = None
+        return by_column
 
     def _given(self, source: str, name: str) -> list[str] | None:
         words: list[str] | None = getattr(self._splits[source][0], "vocabulary", {}).get(name)
@@ -148,20 +148,20 @@ class Mixed:
             raise ValueError(f"column {name!r} has rows of different shapes: {shapes}")
         words = self._words.get(name)
         classes = name in self._words
-        found = []
+        columns = []
         for source, part in parts.items():
             if source not in held:
                 empty = torch.full((len(part), *like.shape[1:]), -1 if classes else torch.nan)
-                found.append(empty.long() if classes else empty)
+                columns.append(empty.long() if classes else empty)
             elif words is None:
-                found.append(held[source] if classes else held[source].float())
+                columns.append(held[source] if classes else held[source].float())
             else:
                 mine = self._given(source, name) or self._ids(source, name)
                 apart = f"{source}/" if name in self.apart else ""
                 places = factorize([f"{apart}{word}" for word in mine], words)
                 ids = held[source].long()
-                found.append(places[ids.clamp_min(0)].masked_fill(ids < 0, -1))
-        return torch.cat(found)
+                columns.append(places[ids.clamp_min(0)].masked_fill(ids < 0, -1))
+        return torch.cat(columns)
 
     def _group(self, parts: Mapping[str, Any]) -> str | None:
         """The column of groups, if all data sets have one of one name."""
@@ -184,13 +184,13 @@ class Joined(data.ConcatDataset[Any]):
 
     def _read_together(self, indices: Sequence[int]) -> list[Any]:
         """Some samples: one call for each data set."""
-        found: dict[int, Any] = {}
+        samples: dict[int, Any] = {}
         start, parts = 0, list[Any](self.datasets)
         for part, end in zip(parts, self.cumulative_sizes, strict=True):
             its = [index for index in indices if start <= index < end]
             rows = [index - start for index in its]
             several = reads_several(part) and rows
             read = part.__getitems__(rows) if several else [part[row] for row in rows]
-            found |= zip(its, read, strict=True)
+            samples |= zip(its, read, strict=True)
             start = end
-        return [found[index] for index in indices]
+        return [samples[index] for index in indices]

@@ -105,7 +105,7 @@ class Clustering:
 
         (table,) = tables(torch.ones(1, len(ids)))
         samples, agreement = SAMPLES[self.split], f"clusters of features and {the(self.column)}"
-        found = {
+        measures = {
             "accuracy": (
                 mean(matched(table)[clusters] == index),
                 f"the share of the {samples} whose {self.column} is that of their cluster, each cluster of"
@@ -124,7 +124,7 @@ class Clustering:
             ),
         }
         begin = named("clustering", self.column)
-        return [held(f"{begin}/{name}", self.column, *each) for name, each in found.items()]
+        return [held(f"{begin}/{name}", self.column, *each) for name, each in measures.items()]
 
 
 def matched(table: Tensor) -> Tensor:
@@ -135,10 +135,10 @@ def matched(table: Tensor) -> Tensor:
     """
     from scipy.optimize import linear_sum_assignment
 
-    found = torch.full((len(table),), -1)
+    of_cluster = torch.full((len(table),), -1)
     clusters, classes = map(torch.from_numpy, linear_sum_assignment(-table.numpy()))
-    found[clusters] = classes
-    return found
+    of_cluster[clusters] = classes
+    return of_cluster
 
 
 def normalized_information(tables: Tensor) -> Tensor:

@@ -98,18 +98,20 @@ class CrossRetrieval:
         )
         begin = named("cross_retrieval", self.column, main="caption")
         words = {"image": "image", "text": self.column}
-        found = []
+        measurements = []
         for query, other, rank, candidates, right in ways:
             queries, kind = f"the {words[query]}s of the {SAMPLES[self.split]}", words[other]
             for k in self.k:
                 name = f"{begin}/{query}_to_{other}_recall_at_{k}"
                 share = f"the share of {queries} whose own {kind} is among the {k} most similar"
                 chance = hit_by_chance(candidates, right, k).mean().item()
-                found.append(held(name, None, mean(rank <= k), share, chance))
+                measurements.append(held(name, None, mean(rank <= k), share, chance))
             name = f"{begin}/{query}_to_{other}_median_rank"
             middle = f"the median, over {queries}, of the place of the own {kind} among all by similarity"
-            found.append(Measurement(name, **median(rank), sentence=middle, direction="lower"))
-        return found
+            measurements.append(
+                Measurement(name, **median(rank), sentence=middle, direction="lower")
+            )
+        return measurements
 
 
 def ranks(queries: Tensor, candidates: Tensor, of_query: Tensor, of_candidate: Tensor) -> Tensor:
@@ -123,13 +125,13 @@ def ranks(queries: Tensor, candidates: Tensor, of_query: Tensor, of_candidate: T
         of_query: (q,) ids; each query has one or more candidates of the same id, which are right.
         of_candidate: (m,) ids.
     """
-    found = []
+    blocks = []
     for rows in torch.arange(len(queries)).split(max(1, BLOCK // len(candidates))):
         similar = queries[rows] @ candidates.T
         right = of_query[rows, None] == of_candidate
         best = similar.masked_fill(~right, -torch.inf).amax(dim=1, keepdim=True)
-        found.append(1 + ((similar >= best) & ~right).sum(dim=1))
-    return torch.cat(found)
+        blocks.append(1 + ((similar >= best) & ~right).sum(dim=1))
+    return torch.cat(blocks)
 
 
 def median(values: Tensor) -> Estimate:

@@ -84,7 +84,7 @@ class Dependence:
         generator = torch.Generator().manual_seed(0)
         orders = [torch.randperm(len(x), generator=generator) for _ in range(SHUFFLES)]
         once = torch.ones(1, len(x), dtype=torch.float64)
-        found = []
+        measurements = []
         for name, words, a, b, measured in (
             ("dcor", "the distance correlation", far_x, far_z, distance_correlation),
             ("hsic", "the Hilbert-Schmidt independence criterion", gaussian(far_x), kernel_z, hsic),
@@ -97,8 +97,8 @@ class Dependence:
             chance = sum(shuffled) / len(shuffled)
             words += f" of the features and {the(self.column)} over the {SAMPLES[self.split]}"
             name = f"dependence-{self.column}/{name}"
-            found.append(held(name, self.column, numbers, words, chance))
-        return found
+            measurements.append(held(name, self.column, numbers, words, chance))
+        return measurements
 
 
 def distances(x: Tensor) -> Tensor:

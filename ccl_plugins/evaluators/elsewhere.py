@@ -57,12 +57,12 @@ class Elsewhere:
                 " Frozen(features, metadata, freeze=...)"
             )
         known, seen = (train.freeze(self.of(split)) for split in ("train", "test"))
-        found = []
+        measurements = []
         for evaluator in self.evaluators:
             measured_of = known if getattr(evaluator, "split", "test") == "train" else seen
             with over_groups(measured_of.groups):
-                found += [self._named(each) for each in evaluator(known, seen)]
-        return found
+                measurements += [self._named(each) for each in evaluator(known, seen)]
+        return measurements
 
     def _named(self, each: Measurement) -> Measurement:
         """A measurement that tells of no column of the run's own data set."""

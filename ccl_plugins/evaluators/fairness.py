@@ -107,7 +107,7 @@ class Fairness:
         in_class = (group * size[1] + place[0]).bincount()
         in_class = in_class[in_class > 0]
         names = {"group": the(self.column), "target": the(self.target)}
-        found = []
+        measurements = []
         for statistic, (better, words) in STATISTICS.items():
             name = statistic.__name__
 
@@ -127,8 +127,8 @@ class Fairness:
                 what = "class in a group" if statistic in OF_CLASSES else "group"
                 sentence += f"; the smallest {what} has {fewest} samples, too few for an interval"
             name = f"fairness-{self.column}/{name}"
-            found.append(Measurement(name, **numbers, sentence=sentence, direction=better))
-        return found
+            measurements.append(Measurement(name, **numbers, sentence=sentence, direction=better))
+        return measurements
 
 
 def worst_group(table: Tensor, chosen: list[int]) -> Tensor:
@@ -174,8 +174,8 @@ def gap(rates: Tensor) -> Tensor:
     low = rates.nan_to_num(nan=torch.inf).amin(1)
     high = rates.nan_to_num(nan=-torch.inf).amax(1)
     two = (~rates.isnan()).sum(1) > 1
-    found = torch.where(two, high - low, -1.0).amax(1)
-    return torch.where(found < 0, torch.nan, found)
+    gaps = torch.where(two, high - low, -1.0).amax(1)
+    return torch.where(gaps < 0, torch.nan, gaps)
 
 
 FEW = 10

@@ -79,12 +79,12 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
     sims, near = queries.new_empty(len(x), 0), index.new_empty(len(x), 0)
     for first in range(0, len(bank), ROWS):
         unit = functional.normalize(bank[first : first + ROWS].double(), dim=1)
-        found = [
+        candidates = [
             (part @ unit.T).topk(min(k, len(unit)))
             for part in queries.split(max(1, NUMBERS // len(unit)))
         ]
-        sims = torch.cat([sims, torch.cat([values for values, _ in found])], 1)
-        near = torch.cat([near, first + torch.cat([places for _, places in found])], 1)
+        sims = torch.cat([sims, torch.cat([values for values, _ in candidates])], 1)
+        near = torch.cat([near, first + torch.cat([places for _, places in candidates])], 1)
         if sims.shape[1] > k:
             sims, best = sims.topk(k)
             near = near.gather(1, best)

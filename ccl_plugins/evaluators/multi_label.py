@@ -125,7 +125,7 @@ def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor
         rankings.append((order, positive[order], ties))
 
     def of_draws(counts: Tensor) -> Tensor:
-        found = []
+        averages = []
         for order, positive, ties in rankings:
             weights = counts[:, order]
             right = weights * positive
@@ -134,8 +134,8 @@ def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor
             precision = right.cumsum(1).div_(weights.cumsum(1).clamp_min_(least))
             if ties is not None:
                 precision = precision[:, ties]
-            found.append((right * precision).sum(1) / right.sum(1))
-        return torch.stack(found, dim=1)
+            averages.append((right * precision).sum(1) / right.sum(1))
+        return torch.stack(averages, dim=1)
 
     return of_draws
 

@@ -19,12 +19,12 @@ def projections_of(frozen: Frozen, views: int = 1) -> Tensor:
             "these features come without projections of views: only a run, which has a method and a"
             " transform, can be measured"
         )
-    found = frozen.projections
-    if len(found) < views or found.shape[1] < 2:
+    unit = frozen.projections
+    if len(unit) < views or unit.shape[1] < 2:
         raise UndefinedMetric(
-            f"{len(found)} view{'s' if len(found) > 1 else ''} of {found.shape[1]} samples are too few:"
+            f"{len(unit)} view{'s' if len(unit) > 1 else ''} of {unit.shape[1]} samples are too few:"
             f" {views} of two samples or more are needed"
         )
-    if not found.isfinite().all():
+    if not unit.isfinite().all():
         raise ValueError("projections must be finite")
-    return found[:views]
+    return unit[:views]

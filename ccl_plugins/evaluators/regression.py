@@ -81,7 +81,7 @@ class Regression:
         errors = (ridge_regression(x, known, x_test, reg=self.reg) - values).square()
         share = f"the share of the variance of {the(self.column)} in the test samples that a linear"
         words, r2 = f"{share} regression explains", explained(errors, values)
-        found = [held(f"{self.column}/r2", self.column, r2, words, 0.0)]
+        measurements = [held(f"{self.column}/r2", self.column, r2, words, 0.0)]
         units = {"mse": (1.0, ""), "mse255": (255.0**2, ", in units of 0 to 255")}
         for name, (unit, words) in units.items():
             if name == "mse" or self.eight_bit:
@@ -94,8 +94,8 @@ class Regression:
                     direction="lower",
                     chance=unit * variance(values),
                 )
-                found.append(error)
-        return found
+                measurements.append(error)
+        return measurements
 
 
 def explained(errors: Tensor, values: Tensor) -> Estimate:

@@ -81,19 +81,19 @@ class Retrieval:
             raise UndefinedMetric(
                 f"no class of column {self.column!r} has two measured samples: retrieval is undefined"
             )
-        found = [ranked(x, index, each) for each in queries.split(max(1, 2**24 // len(x)))]
+        hits = [ranked(x, index, each) for each in queries.split(max(1, 2**24 // len(x)))]
         samples, same = SAMPLES[self.split], f"of the same {self.column}"
         others, right_ones = len(x) - 1, (sizes[index] - 1)[queries]
         measures = {
             f"recall_at_{k}": (
-                mean(torch.cat([right[:, :k].any(dim=1) for right in found])),
+                mean(torch.cat([right[:, :k].any(dim=1) for right in hits])),
                 f"the share of the {samples} with one {same} among the {k} most similar others",
                 hit_by_chance(others, right_ones, k).mean().item(),
             )
             for k in self.k
         }
         measures["map"] = (
-            mean(torch.cat([average_precisions(right) for right in found])),
+            mean(torch.cat([average_precisions(right) for right in hits])),
             f"the mean average precision with which the {samples} rank those {same} before others",
             precision_by_chance(others, right_ones).mean().item(),
         )

@@ -47,19 +47,19 @@ def texts_of(towers: Towers, texts: Sequence[str]) -> Tensor:
     Raises:
         ValueError: For one that is not finite, and for projections of another shape.
     """
-    found = towers.texts(texts).double()
+    projections = towers.texts(texts).double()
     expected = (len(texts), towers.images.shape[1])
-    if found.shape != expected:
+    if projections.shape != expected:
         raise ValueError(
-            f"the projections of {len(texts)} texts are {tuple(found.shape)}, and beside those of the"
+            f"the projections of {len(texts)} texts are {tuple(projections.shape)}, and beside those of the"
             f" images they must be {expected}"
         )
-    return _finite(found, lambda place: repr(texts[place]))
+    return _finite(projections, lambda place: repr(texts[place]))
 
 
 def _finite(x: Tensor, name: Callable[[int], str]) -> Tensor:
     wrong = (~x.isfinite()).any(dim=1).nonzero()
     if len(wrong):
-        found = name(int(wrong[0]))
-        raise ValueError(f"the projection of {found} is not finite ({len(wrong)} of {len(x)})")
+        which = name(int(wrong[0]))
+        raise ValueError(f"the projection of {which} is not finite ({len(wrong)} of {len(x)})")
     return x

@@ -76,7 +76,7 @@ class ZeroShot:
         five = min(5, len(classes))
         ranking = torch.cat([(each @ classes.T).topk(five, dim=1).indices for each in blocks])
         by = "its most similar prompt"
-        found = [top1("zero_shot", self.column, ranking[:, 0], ids, by)]
+        measurements = [top1("zero_shot", self.column, ranking[:, 0], ids, by)]
         if len(classes) > 5:
             words = (
                 f"the share of the test samples whose {self.column} is among the five with the most"
@@ -84,10 +84,10 @@ class ZeroShot:
             words += " similar prompts"
             among, chance = mean((ranking == ids[:, None]).any(dim=1)), most_frequent(ids, 5)
             top5 = f"{named('zero_shot', self.column)}/top5"
-            found.append(held(top5, self.column, among, words, chance))
+            measurements.append(held(top5, self.column, among, words, chance))
         if self.balanced:
-            found.append(balanced_accuracy("zero_shot", self.column, ranking[:, 0], ids, by))
-        return found
+            measurements.append(balanced_accuracy("zero_shot", self.column, ranking[:, 0], ids, by))
+        return measurements
 
     def _of_each_class(self, test: Frozen, largest: int) -> list[list[str]]:
         """The prompts of each class id."""
@@ -106,9 +106,9 @@ class ZeroShot:
             return [[each.replace("{}", name) for each in self.prompts] for name in names]
         if set(self.prompts) != set(names):
             odd = sorted(set(self.prompts) ^ set(names))[0]
-            found = "has no prompt" if odd in names else "is no class"
+            wrong = "has no prompt" if odd in names else "is no class"
             raise ValueError(
-                f"zero_shot: {odd!r} {found}; the classes of {self.column!r} are {', '.join(names)}"
+                f"zero_shot: {odd!r} {wrong}; the classes of {self.column!r} are {', '.join(names)}"
             )
         return [self.prompts[name] for name in names]
 
@@ -132,7 +132,7 @@ def _checked(prompts: Prompts) -> list[str] | dict[str, list[str]]:
 
 
 def _listed(texts: str | Sequence[str], what: str) -> list[str]:
-    found = [texts] if isinstance(texts, str) else list(texts)
-    if not found or not all(text.strip() for text in found):
+    listed = [texts] if isinstance(texts, str) else list(texts)
+    if not listed or not all(text.strip() for text in listed):
         raise ValueError(f"{what} must be one or more texts, not {texts!r}")
-    return found
+    return listed

@@ -71,9 +71,9 @@ def _of_weights(backbone: Any) -> tuple[Sequence[float], Sequence[float]] | None
     cls = backbone.spec.load()
     if not isinstance(cls, type):
         return None
-    found: tuple[Sequence[float], Sequence[float]] | None
-    found = trait(cls, "image_statistics")(backbone.params)
-    return found
+    statistics: tuple[Sequence[float], Sequence[float]] | None
+    statistics = trait(cls, "image_statistics")(backbone.params)
+    return statistics
 
 
 def _close(a: Sequence[float], b: Sequence[float]) -> bool:

@@ -222,13 +222,13 @@ def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
         given = given if len(names) > 1 else given[names[0]]
         findings = Findings()
         name = together(names)
-        found = check_kernel(kernel, given, name, findings)
-        if found and not findings.found:
+        seen = check_kernel(kernel, given, name, findings)
+        if seen and not findings.found:
             scales = scales_of(kernel, given.values) if len(names) == 1 else ""
             yield (
-                f"{type(kernel).__name__} on {name!r}: another sample has {found['surviving_weight']:.2g}"
+                f"{type(kernel).__name__} on {name!r}: another sample has {seen['surviving_weight']:.2g}"
                 " of a sample's weight with itself on average, as"
-                f" {found['effective_neighbors']:.0f} neighbors of equal weight"
+                f" {seen['effective_neighbors']:.0f} neighbors of equal weight"
                 + (f"; sensible scales are {scales}" if scales else "")
             )
 

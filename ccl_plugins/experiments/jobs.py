@@ -21,10 +21,10 @@ INTERRUPTED = 130
 def submitit(purpose: str) -> Any:
     """The package, or an ImportError that says how to install it."""
     try:
-        import submitit as found
+        import submitit as package
     except ImportError as error:
         raise ImportError(f'{purpose} needs submitit: pip install "ccl-plugins[sweep]"') from error
-    return found
+    return package
 
 
 def on_slurm(logs: Path, purpose: str, options: Mapping[str, Any]) -> Any:

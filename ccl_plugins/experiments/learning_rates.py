@@ -132,27 +132,27 @@ def find_learning_rate(
         try:
             finished = try_out(built, split, once, losses, progress=progress).finished
         except NotFinite:  # the rate is too high, which ends the trial
-            if not losses.found:
+            if not losses.per_step:
                 raise
             finished = True
     if not finished:
         raise KeyboardInterrupt
-    found = losses.found
-    if sum(map(math.isfinite, found)) < FEWEST // 2:
+    per_step = losses.per_step
+    if sum(map(math.isfinite, per_step)) < FEWEST // 2:
         raise ValueError(
-            f"the loss is not finite at step {len(found)}, with the learning rate"
-            f" {rates[len(found) - 1]:.2g}: give a lower least than {least:g}"
+            f"the loss is not finite at step {len(per_step)}, with the learning rate"
+            f" {rates[len(per_step) - 1]:.2g}: give a lower least than {least:g}"
         )
-    return LearningRates(rates[: len(found)], found)
+    return LearningRates(rates[: len(per_step)], per_step)
 
 
 def _losses(steps: int) -> Any:
-    """A Lightning callback whose ``found`` has the loss of each optimizer step; it ends training."""
+    """A Lightning callback whose ``per_step`` has the loss of each optimizer step; it ends training."""
     from pytorch_lightning import Callback
 
     class Losses(Callback):
         def __init__(self) -> None:
-            self.found: list[float] = []
+            self.per_step: list[float] = []
             self.batches: list[torch.Tensor] = []
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -164,10 +164,10 @@ def _losses(steps: int) -> Any:
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_: Any) -> None:
             self.batches.append(outputs["loss"].detach())
-            if trainer.global_step > len(self.found):
-                self.found.append(float(torch.stack(self.batches).mean()))
+            if trainer.global_step > len(self.per_step):
+                self.per_step.append(float(torch.stack(self.batches).mean()))
                 self.batches = []
-                if len(self.found) == steps or not math.isfinite(self.found[-1]):
+                if len(self.per_step) == steps or not math.isfinite(self.per_step[-1]):
                     trainer.should_stop = True
 
     return Losses()

@@ -92,30 +92,30 @@ class Anchor:
             ValueError: For an index without a sample or in no batch.
         """
         same_data(runs)
-        found, index = dict[str, Weights](), self.index
+        by_title, index = dict[str, Weights](), self.index
         for title, run in runs.items():
-            found[title] = weights(run, index)
-            index = found[title].index
+            by_title[title] = weights(run, index)
+            index = by_title[title].index
         split = next(iter(runs.values())).splits[0]
 
         def images(place: int) -> Any:
             return as_picture(split[place][0])
 
-        images(found[next(iter(runs))].index)  # what is no image is refused before drawing
-        rows = [r for r in range(4) if any(_row(each, r) for each in found.values())]
+        images(by_title[next(iter(runs))].index)  # what is no image is refused before drawing
+        rows = [r for r in range(4) if any(_row(each, r) for each in by_title.values())]
         height = 0.85 * (len(rows) + 1) + 0.3
         result = figure(0.9 + 3.4 * len(runs), height + 2.2)
         parts: Any = result.subfigures(2, 1, height_ratios=[height, 2.2])
-        gaps = [*([1] * SHOWN + [0.3]) * len(found)][:-1]
+        gaps = [*([1] * SHOWN + [0.3]) * len(by_title)][:-1]
         grid = parts[0].add_gridspec(len(rows) + 1, len(gaps), width_ratios=gaps)
-        for column, (title, each) in enumerate(found.items()):
+        for column, (title, each) in enumerate(by_title.items()):
             first_panel = column * (SHOWN + 1)
             panels = [
                 [parts[0].add_subplot(grid[line, first_panel + i]) for i in range(SHOWN)]
                 for line in range(len(rows) + 1)
             ]
             _draw_column(panels, title, each, rows, images, names=column == 0)
-        _draw_ranks(parts[1].subplots(), found)
+        _draw_ranks(parts[1].subplots(), by_title)
         return result
 
 
@@ -182,14 +182,14 @@ def _shown(run: Run, batch: Batch, place: int) -> list[Tensor | str]:
 
     columns = sources(run.parts.transform)
     sample = int(batch.index[place].flatten()[-1])  # views after the first are of a partner
-    found: list[Tensor | str] = []
+    shown: list[Tensor | str] = []
     for name, view in zip(modality_of_each(run.parts.transform), batch.views, strict=True):
         if (column := columns[name]) is None:
-            found.append((view if name == IMAGE else batch.views[0])[place])
+            shown.append((view if name == IMAGE else batch.views[0])[place])
             continue
         given = column_of(run.splits[0], column)[sample]
-        found.append(given if isinstance(given, str) else str(torch.as_tensor(given).tolist()))
-    return found
+        shown.append(given if isinstance(given, str) else str(torch.as_tensor(given).tolist()))
+    return shown
 
 
 def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tensor]:
@@ -232,25 +232,25 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
         gradients: Sequence[Tensor] = [torch.zeros_like(leaf) for leaf in leaves]
         if loss.requires_grad:
             gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
-    found = [
+    multiples = [
         _along(first[0, place], leaf.detach(), gradient, objective)
         for leaf, gradient in zip(leaves, gradients, strict=True)
     ]
-    return found[0], found[1] if queue is not None else keys.new_zeros(0)
+    return multiples[0], multiples[1] if queue is not None else keys.new_zeros(0)
 
 
 def _along(anchor: Tensor, keys: Tensor, gradient: Tensor, objective: Any) -> Tensor:
     """The gradients (..., d) by unit keys as multiples of the anchor, both as they lie on the sphere."""
     across = anchor - (keys @ anchor)[..., None] * keys
     gradient = gradient - (gradient * keys).sum(-1, keepdim=True) * keys
-    found = (gradient * across).sum(-1) / across.square().sum(-1).clamp_min(1e-12)
-    rest = (gradient - found[..., None] * across).norm(dim=-1)
+    multiples = (gradient * across).sum(-1) / across.square().sum(-1).clamp_min(1e-12)
+    rest = (gradient - multiples[..., None] * across).norm(dim=-1)
     if rest.max() > 1e-5 * gradient.norm(dim=-1).max().clamp_min(1e-12):
         raise DoesNotApply(
             f"the loss of {type(objective).__name__} is no mean over anchors, so that samples have no"
             " weight for one anchor"
         )
-    return found
+    return multiples
 
 
 @contextmanager
@@ -327,9 +327,9 @@ def as_picture(image: Any) -> Any:
     return array.repeat(3, 2) if array.shape[2] == 1 else array
 
 
-def _row(found: Weights, row: int) -> list[tuple[float, int]]:
+def _row(weighed: Weights, row: int) -> list[tuple[float, int]]:
     """The samples in one of `ROWS`."""
-    listed = found.positives if row < 2 else found.negatives
+    listed = weighed.positives if row < 2 else weighed.negatives
     if row % 2 == 0:
         return listed[:SHOWN]
     return listed[SHOWN:][-SHOWN:]
@@ -338,7 +338,7 @@ def _row(found: Weights, row: int) -> list[tuple[float, int]]:
 def _draw_column(
     panels: list[list[Any]],
     title: str,
-    found: Weights,
+    weighed: Weights,
     rows: list[int],
     images: Callable[[int], Any],
     names: bool,
@@ -347,9 +347,9 @@ def _draw_column(
     for panel in itertools.chain(*panels):
         panel.set(xticks=[], yticks=[])
         panel.spines[:].set_visible(False)
-    shown = [("anchor", found.views[0])]
-    of = ["" if each == found.modalities[0] else f"{each} " for each in found.modalities]
-    shown += [(of[v] + _percent(share), found.views[v]) for v, share in found.own.items()]
+    shown = [("anchor", weighed.views[0])]
+    of = ["" if each == weighed.modalities[0] else f"{each} " for each in weighed.modalities]
+    shown += [(of[v] + _percent(share), weighed.views[v]) for v, share in weighed.own.items()]
     for panel, (text, view) in zip(panels[0], shown[:SHOWN], strict=False):
         if isinstance(view, str):
             words = textwrap.fill(textwrap.shorten(view, 60, placeholder="..."), 14)
@@ -360,7 +360,7 @@ def _draw_column(
     if names:
         _name_row(panels[0][0], "anchor and its\nown keys")
     for line, row in zip(panels[1:], rows, strict=True):
-        for panel, (share, index) in zip(line, _row(found, row), strict=False):
+        for panel, (share, index) in zip(line, _row(weighed, row), strict=False):
             panel.imshow(images(index))
             panel.set_xlabel(_percent(share), fontsize=8)
         if names:
@@ -378,14 +378,14 @@ def _percent(share: float) -> str:
     return f"{percent:.0f} %" if percent >= 10 or percent == 0 else f"{percent:.2g} %"
 
 
-def _draw_ranks(panel: Any, found: Mapping[str, Weights]) -> None:
+def _draw_ranks(panel: Any, by_title: Mapping[str, Weights]) -> None:
     """The negatives' shares in falling order."""
     from matplotlib.ticker import LogFormatter
 
     lines = []
-    numbers = {len(each.negatives) for each in found.values()}
+    numbers = {len(each.negatives) for each in by_title.values()}
     for (title, each), color, marker in zip(
-        found.items(), itertools.cycle(RUNS), itertools.cycle(MARKERS), strict=False
+        by_title.items(), itertools.cycle(RUNS), itertools.cycle(MARKERS), strict=False
     ):
         shares = [100 * share for share, _ in each.negatives if share > 0]
         first: dict[str, Any] = {"marker": marker, "ms": 5, "markevery": len(shares) + 1}

@@ -41,8 +41,8 @@ class Bars:
             DoesNotApply: If no run has been evaluated or has the metric; for runs of different data sets.
         """
         same_data(runs)
-        found = series(runs)
-        rows = compare(result for each in found for result in each.results)
+        groups = series(runs)
+        rows = compare(result for each in groups for result in each.results)
         measured = {
             (row["metric"], row["runs"][0]): row for row in rows if row["after"] is not None
         }
@@ -54,18 +54,18 @@ class Bars:
             listed = ", ".join(names)
             raise DoesNotApply(f"no run has the metric {self.metric!r}; there are {listed}")
         drawn = names if self.metric is None else [self.metric]
-        result, grid = panels(len(drawn), 3.1, 0.95 + 0.3 * len(found))
+        result, grid = panels(len(drawn), 3.1, 0.95 + 0.3 * len(groups))
         for place, (panel, name) in enumerate(zip(grid, drawn, strict=True)):
-            for y, each in enumerate(found):
+            for y, each in enumerate(groups):
                 if row := measured.get((name, str(each.results[0].path))):
                     _draw(panel, y, each, row, name)
             if (chance := about[name]["chance"]) is not None:
                 panel.axvline(chance, color=TEXT, lw=1, ls=":")
             panel.set_title(short(name, 30))
             panel.set_xlabel(textwrap.fill(about[name]["sentence"], 46), fontsize=7)
-            panel.set_ylim(len(found) - 0.4, -0.6)
+            panel.set_ylim(len(groups) - 0.4, -0.6)
             first = place % COLUMNS == 0
-            panel.set_yticks(range(len(found)), [each.label for each in found] if first else [])
+            panel.set_yticks(range(len(groups)), [each.label for each in groups] if first else [])
             panel.tick_params(axis="y", length=0)
             panel.margins(x=0.1)
             panel.grid(axis="x")

@@ -39,10 +39,10 @@ class Curves:
         """
         from matplotlib.lines import Line2D
 
-        found = of_those(runs, _logged)
-        runs = {title: runs[title] for title in found}
-        logged = {run.path: found[title] for title, run in runs.items()}
-        every = sorted({name for found in logged.values() for name in found})
+        by_title = of_those(runs, _logged)
+        runs = {title: runs[title] for title in by_title}
+        logged = {run.path: by_title[title] for title, run in runs.items()}
+        every = sorted({name for each in logged.values() for name in each})
         names = self.names
         if names is None:
             monitors = any(name.startswith("monitor/") for name in every)

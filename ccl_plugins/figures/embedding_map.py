@@ -133,12 +133,12 @@ def _variables(
             if shown not in known[title] and shown not in run.recorded.conditions:
                 continue
             try:
-                found = variable(run, known[title].get(shown, shown), split)
+                values = variable(run, known[title].get(shown, shown), split)
             except FileNotFoundError:  # a table, without the checkpoint that holds it
                 if by_default:
                     continue
                 raise
-            own[title] = replace(found, name=shown)
+            own[title] = replace(values, name=shown)
         if not own and by_default:
             continue
         if not own:  # a column that is no condition

@@ -126,10 +126,10 @@ def _ways(run: Run) -> Iterator[tuple[list[float], list[float]]]:
     except FileNotFoundError:
         return
     for name in conditions_of(run):
-        found = [
+        by_step = [
             dict(logged.get(f"monitor/{name}/{what}", ()))
             for what in ("conditional_entropy", "mutual_information")
         ]
-        steps = sorted(found[0].keys() & found[1].keys())
+        steps = sorted(by_step[0].keys() & by_step[1].keys())
         if steps:
-            yield [found[0][s] for s in steps], [found[1][s] for s in steps]
+            yield [by_step[0][s] for s in steps], [by_step[1][s] for s in steps]

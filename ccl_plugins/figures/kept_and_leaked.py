@@ -46,8 +46,8 @@ class KeptAndLeaked:
             DoesNotApply: If no run was evaluated on both; for runs of different data sets.
         """
         same_data(runs)
-        found = series(runs)
-        results = [result for each in found for result in each.results]
+        groups = series(runs)
+        results = [result for each in groups for result in each.results]
         names = judged_by(results)
         kept = self.kept or names.get("label")
         leaked = [self.leaked] if self.leaked else [names[c] for c in conditioned(results)]
@@ -65,11 +65,11 @@ class KeptAndLeaked:
         about = {n: each for r in reversed(results) for n, each in r.after.items()}
         result, grid = panels(len(leaked), 4.2, 3.6)
         for panel, name in zip(grid, leaked, strict=True):
-            for each in found:
+            for each in groups:
                 _draw(panel, each, name, kept)
             _scale(panel, about[name], about[kept])
         marks = {line.get_label(): line for panel in grid for line in panel.lines}
-        labels = [*(each.label for each in found), BEFORE]
+        labels = [*(each.label for each in groups), BEFORE]
         handles = [marks[label] for label in labels if label in marks]
         result.legend(handles=handles, loc="outside right upper")
         return result

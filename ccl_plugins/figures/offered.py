@@ -37,7 +37,7 @@ def draw(
     import matplotlib.figure
 
     built: Any = choice.build({})
-    found = built(first if trait(built, "side_by_side") else runs)
-    if not isinstance(found, matplotlib.figure.Figure):
-        raise TypeError(f"{choice.spec.label} must return a matplotlib Figure, not {found!r:.80}")
-    return found, trait(built, "caption") or registry().summary(choice.spec)
+    drawn = built(first if trait(built, "side_by_side") else runs)
+    if not isinstance(drawn, matplotlib.figure.Figure):
+        raise TypeError(f"{choice.spec.label} must return a matplotlib Figure, not {drawn!r:.80}")
+    return drawn, trait(built, "caption") or registry().summary(choice.spec)

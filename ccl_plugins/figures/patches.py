@@ -100,15 +100,15 @@ def patches(run: Run, images: Sequence[Any]) -> Tensor:
     run.method.to("cpu")
     with torch.no_grad():
         try:
-            found: Tensor = features(torch.stack([run.transform.plain(each) for each in images]))
+            grids: Tensor = features(torch.stack([run.transform.plain(each) for each in images]))
         except ValueError as error:  # it has no patches with these parameters
             raise DoesNotApply(f"{run.path}: {error}") from error
-    if found.ndim != 4 or not found.isfinite().all():
+    if grids.ndim != 4 or not grids.isfinite().all():
         raise DoesNotApply(
             f"the patches of {run.path} are not finite numbers (n, rows, columns, f):"
-            f" {tuple(found.shape)}"
+            f" {tuple(grids.shape)}"
         )
-    return found
+    return grids
 
 
 def colors(features: Tensor) -> Tensor:
@@ -124,10 +124,12 @@ def colors(features: Tensor) -> Tensor:
     directions = directions[:3]
     # A direction has no sign: the largest entry is made positive.
     largest = directions.gather(1, directions.abs().argmax(1, keepdim=True))
-    found = flat @ (directions * largest.sign()).T
-    found = found - found.amin(0)
-    found = torch.where(
-        found.amax(0) > 1e-9 * features.abs().max(), found / found.amax(0), torch.zeros_like(found)
+    scores = flat @ (directions * largest.sign()).T
+    scores = scores - scores.amin(0)
+    scores = torch.where(
+        scores.amax(0) > 1e-9 * features.abs().max(),
+        scores / scores.amax(0),
+        torch.zeros_like(scores),
     )
-    missing = found.new_zeros(len(found), 3 - found.shape[1])
-    return torch.cat([found, missing], 1).reshape(*features.shape[:3], 3)
+    missing = scores.new_zeros(len(scores), 3 - scores.shape[1])
+    return torch.cat([scores, missing], 1).reshape(*features.shape[:3], 3)

@@ -54,19 +54,19 @@ def reader(run: Run, condition: str | None = None) -> Reader:
     from ccl_plugins.training.kernel_check import kernel_of
 
     known = conditions_of(run)
-    found = [
+    readers = [
         Reader(names, kernel, each)
         for each in run.parts.objective.modules()
         for kernel, names in kernel_of(each)
         if condition is None
         or any(condition in (name, column_of(known.get(name))) for name in names)
     ]
-    if not found:
+    if not readers:
         of = "a condition" if condition is None else f"condition {condition!r}"
         raise DoesNotApply(f"no objective of {run.path} reads {of} through a kernel")
     # If all are of values that are computed in every step, the first says so when it is read.
-    tables = (r for r in found if all(known[name].refresh != "batch" for name in r.names))
-    return next(tables, found[0])
+    tables = (r for r in readers if all(known[name].refresh != "batch" for name in r.names))
+    return next(tables, readers[0])
 
 
 def known_rows(variables: Sequence[Values], most: int) -> Tensor:

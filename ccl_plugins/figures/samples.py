@@ -99,14 +99,14 @@ def known_variables(run: Run) -> dict[str, str]:
     A condition that is a metadata column goes by the column's name, which other runs have too; one that is
     called "condition", by the name of its component.
     """
-    found = {"label": "label"} if "label" in run.dataset.schema() else {}
+    names = {"label": "label"} if "label" in run.dataset.schema() else {}
     for name, condition in conditions_of(run).items():
         if condition.refresh != "batch":
             shown = column_of(condition) or name
             if shown == "condition":
                 shown = run.recorded.conditions[name].spec.name
-            found.setdefault(shown, name)
-    return found
+            names.setdefault(shown, name)
+    return names
 
 
 def conditions_of(run: Run) -> dict[str, Any]:
@@ -188,15 +188,15 @@ def of_those(runs: Mapping[str, Run], read: Callable[[Run], T]) -> dict[str, T]:
     Raises:
         DoesNotApply: If it does so for all runs, with every reason.
     """
-    found, why = dict[str, T](), []
+    given, why = dict[str, T](), []
     for title, run in runs.items():
         try:
-            found[title] = read(run)
+            given[title] = read(run)
         except DoesNotApply as error:
             why.append(str(error))
-    if not found:
+    if not given:
         raise DoesNotApply("; ".join(why))
-    return found
+    return given
 
 
 def some(n: int, most: int) -> Tensor:
@@ -215,12 +215,12 @@ def features(run: Run, split: str, rows: Tensor) -> Tensor:
     """
     data = run.splits[SPLITS[split]]
     if len(data) > LARGE:
-        found = run.encode([data[i][0] for i in rows.tolist()])
+        vectors = run.encode([data[i][0] for i in rows.tolist()])
     else:
-        found = run.features(split).features[rows]
-    if not found.isfinite().all():
+        vectors = run.features(split).features[rows]
+    if not vectors.isfinite().all():
         raise DoesNotApply(f"the features of {run.path} are not finite")
-    if len(found) < 3 or (found == found[0]).all():
-        why = "there are fewer than 3 samples" if len(found) < 3 else "they have collapsed"
+    if len(vectors) < 3 or (vectors == vectors[0]).all():
+        why = "there are fewer than 3 samples" if len(vectors) < 3 else "they have collapsed"
         raise DoesNotApply(f"the features of {run.path} cannot be drawn: {why}")
-    return found
+    return vectors

@@ -92,7 +92,7 @@ def panels(count: int, width: float, height: float) -> tuple[Figure, list[Any]]:
     columns = min(count, COLUMNS)
     lines = -(-count // columns)
     result = figure(0.3 + width * columns, 0.4 + height * lines)
-    found = [*result.subplots(lines, columns, squeeze=False).flat]
-    for panel in found[count:]:
+    grid = [*result.subplots(lines, columns, squeeze=False).flat]
+    for panel in grid[count:]:
         panel.remove()
-    return result, found[:count]
+    return result, grid[:count]

@@ -66,8 +66,8 @@ class Similarity:
         drawn = of_those(runs, lambda run: features(run, "train", rows).double())
         result = figure(0.6 + 3.3 * len(drawn), 3.3)
         panels = result.subplots(1, len(drawn), squeeze=False, sharey=True, sharex=True)[0]
-        for panel, (title, found), color in zip(panels, drawn.items(), cycle(RUNS), strict=False):
-            unit = functional.normalize(found - found.mean(0), dim=1)
+        for panel, (title, vectors), color in zip(panels, drawn.items(), cycle(RUNS), strict=False):
+            unit = functional.normalize(vectors - vectors.mean(0), dim=1)
             cosine = _pairs(unit @ unit.T)
             _draw_pairs(panel, kernel, cosine, color)
             r = float(torch.corrcoef(torch.stack([kernel, cosine]))[0, 1])  # Pearson's
@@ -79,9 +79,9 @@ class Similarity:
 
     def _known(self, run: Run) -> tuple[Reader, list[Values], Tensor]:
         """What reads the condition in a run, and the samples of which the condition is known."""
-        found = reader(run, self.condition)
-        variables = found.variables(run)
-        return found, variables, known_rows(variables, MOST)
+        by = reader(run, self.condition)
+        variables = by.variables(run)
+        return by, variables, known_rows(variables, MOST)
 
 
 def _pairs(matrix: Tensor) -> Tensor:

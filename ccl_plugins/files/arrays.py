@@ -109,7 +109,7 @@ def as_numbers(values: Any, name: str) -> Tensor:
     try:
         if isinstance(values, np.ndarray) and not values.dtype.isnative:
             return from_numpy(values, name)
-        found = torch.as_tensor(values)
+        numbers = torch.as_tensor(values)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, not {values!r:.80}: {error}") from error
-    return real(found, name)
+    return real(numbers, name)

@@ -74,9 +74,9 @@ def of_split(split: Any) -> str:
     if paths is not None:
         digest.update(str(getattr(split, "read_as", "")).encode())
         for path in paths:
-            found = os.stat(path)
-            times = f"{found.st_mtime_ns}\0{found.st_ctime_ns}"
-            digest.update(f"{path}\0{found.st_size}\0{times}\0".encode(errors="surrogateescape"))
+            status = os.stat(path)
+            times = f"{status.st_mtime_ns}\0{status.st_ctime_ns}"
+            digest.update(f"{path}\0{status.st_size}\0{times}\0".encode(errors="surrogateescape"))
         return digest.hexdigest()
     for i in _evenly_spaced(len(split), SAMPLED):
         _add(digest, str(i), _pixels(split[i][0]))
@@ -102,16 +102,16 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
     columns |= {
         name: ["texts", _of_texts(each)] for name, each in getattr(split, "texts", {}).items()
     }
-    found: dict[str, Any] = {"samples": len(split), "columns": columns}
+    identity: dict[str, Any] = {"samples": len(split), "columns": columns}
     paths = None if hasattr(split, "fingerprint") else paths_of(split)
     if paths is None or not os.path.isfile(paths[0]) or _in_memory(split) is not None:
-        return found | {"images": _of_images(split, read)}
+        return identity | {"images": _of_images(split, read)}
     sizes, written, changed = zip(*map(_stat, paths), strict=True)
     few = sum(sizes) <= MOST_IN_FILES
     if not few:
         times = hashlib.sha256(repr([written, changed]).encode()).hexdigest()
-        found["written"] = [min(written), max(written), times]
-    return found | {"images": _of_files(paths, sizes, whole=few)}
+        identity["written"] = [min(written), max(written), times]
+    return identity | {"images": _of_files(paths, sizes, whole=few)}
 
 
 def of_image(image: Any) -> str:
@@ -126,24 +126,24 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     Files of equal sizes that were written since are others if only some were: a copy writes all.
     """
     columns, others = now["columns"], before["columns"]
-    found = [f"there is no column {name!r}" for name in others if name not in columns]
-    found += [f"column {name!r} is new" for name in columns if name not in others]
+    changes = [f"there is no column {name!r}" for name in others if name not in columns]
+    changes += [f"column {name!r} is new" for name in columns if name not in others]
     if now["samples"] != before["samples"]:
-        return [f"{now['samples']} samples, not {before['samples']}", *found]
+        return [f"{now['samples']} samples, not {before['samples']}", *changes]
     for name, (kind, values) in columns.items():
         kind_before, values_before = others.get(name, (kind, values))
         if kind != kind_before:
-            found.append(f"column {name!r} holds {kind}, not {kind_before}")
+            changes.append(f"column {name!r} holds {kind}, not {kind_before}")
         elif values != values_before:
-            found.append(f"column {name!r} has other values")
+            changes.append(f"column {name!r} has other values")
     # Images without a fingerprint are not compared.
     if now["images"] != before["images"] and now["images"] and before["images"]:
-        return [*found, "images differ"]
+        return [*changes, "images differ"]
     if "written" in now and "written" in before:
         first, last, _ = now["written"]
         if first <= before["written"][1] < last:
-            found.append("some image files were written since, and others were not")
-    return found
+            changes.append("some image files were written since, and others were not")
+    return changes
 
 
 def doubt(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
@@ -168,8 +168,8 @@ def other_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def doubts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The `doubt` of those splits, by name, that both have."""
-    found = {split: doubt(before[split], now[split]) for split in now if split in before}
-    return [f"{split} split: {each}" for split, each in found.items() if each]
+    by_split = {split: doubt(before[split], now[split]) for split in now if split in before}
+    return [f"{split} split: {each}" for split, each in by_split.items() if each]
 
 
 def _of_files(paths: Sequence[str], sizes: Sequence[int], whole: bool) -> str:
@@ -188,10 +188,10 @@ def _of_images(split: Any, read: Callable[[list[int]], list[str]]) -> str:
     digest = hashlib.sha256()
     sampled = _evenly_spaced(len(split), SAMPLED)
     twice = sampled[:2]
-    found = read([*twice, *sampled])
-    if found[: len(twice)] != found[len(twice) : 2 * len(twice)] or "" in found:
+    prints = read([*twice, *sampled])
+    if prints[: len(twice)] != prints[len(twice) : 2 * len(twice)] or "" in prints:
         return ""
-    digest.update(",".join(found).encode())
+    digest.update(",".join(prints).encode())
     return digest.hexdigest()
 
 
@@ -262,10 +262,10 @@ def _stat(path: str) -> tuple[int, int, int]:
     They are 0 without the file, which the data set names when it reads it.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return 0, 0, 0
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _bytes(path: str, most: int) -> bytes:

@@ -104,8 +104,8 @@ def _acquire(folder: Path) -> BaseFileLock:
 
 def _message(folder: Path, marked: bool) -> str:
     try:
-        found: Any = json.loads((folder / OWNER).read_text("utf-8"))
-        host, process, since = found
+        owner: Any = json.loads((folder / OWNER).read_text("utf-8"))
+        host, process, since = owner
         which = f"process {process!r} on {host!r} has held it since {since!r}"
     except (OSError, ValueError, TypeError):
         which = "another process holds it"

@@ -58,7 +58,7 @@ class Opened(NamedTuple):
     """
 
     path: Path | None
-    found: os.stat_result
+    status: os.stat_result
     address: int
     descriptor: int
 
@@ -75,13 +75,13 @@ def map_safetensors(path: Path) -> dict[str, Tensor] | None:
     start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(bytes(content[8:start]))
     header.pop("__metadata__", None)
-    found = {}
+    tensors = {}
     for name, entry in header.items():
         dtype, first = DTYPES.get(entry["dtype"]), start + entry["data_offsets"][0]
         if dtype is None or first % dtype.itemsize:
             return None
-        found[name] = _tensor(mapped, dtype, entry["shape"], first)
-    return found
+        tensors[name] = _tensor(mapped, dtype, entry["shape"], first)
+    return tensors
 
 
 def map_npy(path: Path) -> Tensor | None:
@@ -169,16 +169,16 @@ def rows(values: Tensor, index: Tensor) -> Tensor:
         if not -len(values) <= place < len(values):
             raise IndexError(f"there are {len(values)} rows, and none at {int(place)}")
     path, _, address, descriptor = _open[mapped]
-    found = values.new_empty((*index.shape, *values.shape[1:]))
+    copied = values.new_empty((*index.shape, *values.shape[1:]))
     size, first = values[:1].nbytes, values.data_ptr() - address
-    buffer: Any = found.reshape(-1).view(torch.uint8).numpy() if found.numel() else b""
+    buffer: Any = copied.reshape(-1).view(torch.uint8).numpy() if copied.numel() else b""
     into = memoryview(buffer)
     places = (index % len(values)).flatten().tolist()  # as tensors count from the end
     for number, place in enumerate(places):
         part = into[number * size : (number + 1) * size]
         if os.preadv(descriptor, [part], first + place * size) != size:
             raise ChangedFile(_changed(path, "it is shorter than it was"))
-    return found
+    return copied
 
 
 class Filling:

@@ -193,7 +193,7 @@ def _read_parquet(path: Path) -> Columns:
 
 def arrow_columns(table: Any) -> Columns:
     """The columns of a pyarrow table that hold words, numbers or vectors; None where a cell is missing."""
-    found, left_out = {}, {}
+    columns, left_out = {}, {}
     for name in table.column_names:
         if name.startswith("__index_level_"):  # how pandas writes the index
             continue
@@ -202,8 +202,8 @@ def arrow_columns(table: Any) -> Columns:
         if values is None:
             left_out[name] = str(column.type)
         else:
-            found[name] = values
-    return Columns(found, left_out)
+            columns[name] = values
+    return Columns(columns, left_out)
 
 
 CELL = 64

@@ -83,9 +83,9 @@ def answers(configurations: Sequence[Compared]) -> list[Answer]:
     """The three questions about runs on one data set, with their answers."""
     results = [result for each in configurations for result in each.results]
     measured = {
-        name: found
+        name: measurement
         for result in results
-        for name, found in {**result.before, **result.after}.items()
+        for name, measurement in {**result.before, **result.after}.items()
     }
     judges = {column: measured[name] for column, name in judged_by(results).items()}
     return [
@@ -97,7 +97,7 @@ def answers(configurations: Sequence[Compared]) -> list[Answer]:
 
 def _learning(configurations: Sequence[Compared], judges: Mapping[str, Measurement]) -> Answer:
     question, judge = "Is it learning?", judges.get("label")
-    found: dict[str, list[str]] = {"yes": [], "perhaps": [], "not the label": []}
+    by_answer: dict[str, list[str]] = {"yes": [], "perhaps": [], "not the label": []}
     sentences = []
     for each in configurations:
         words = [_loss(each)] if each.losses else []
@@ -109,7 +109,7 @@ def _learning(configurations: Sequence[Compared], judges: Mapping[str, Measureme
                 f"{_read_at(judge, after)}; before training it was {_mean(before)}: {change.moved}."
             )
             answer = {"up": "yes", "perhaps up": "perhaps"}.get(change.way, "not the label")
-            found[answer].append(each.label)
+            by_answer[answer].append(each.label)
             if answer == "not the label":
                 words += [*_instead(each, judges)][:1]
         elif judge and after:
@@ -118,7 +118,7 @@ def _learning(configurations: Sequence[Compared], judges: Mapping[str, Measureme
             sentences.append((each.label, " ".join(words)))
     if judge and (text := explained(judge.sentence, judge.chance)):
         sentences.append((judge.name, f"is {text}."))
-    given = {answer: labels for answer, labels in found.items() if labels}
+    given = {answer: labels for answer, labels in by_answer.items() if labels}
     if not given:
         sentences.append(("", "No evaluator read the label before and after training."))
         return Answer(question, "Not measured", "unclear", sentences)
@@ -199,11 +199,11 @@ def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measu
 
 def _better(configurations: Sequence[Compared], judges: Mapping[str, Measurement]) -> Answer:
     question, judge = "Which run is better, and is that luck?", judges.get("label")
-    found = [each for each in configurations if judge and each.after(judge.name)]
-    if len(found) < 2 or judge is None:
+    measured = [each for each in configurations if judge and each.after(judge.name)]
+    if len(measured) < 2 or judge is None:
         return Answer(question, "There is nothing to compare", "unclear", [])
-    found.sort(key=lambda each: -_held(each, judge))
-    best, *others = found
+    measured.sort(key=lambda each: -_held(each, judge))
+    best, *others = measured
     sentences, lucky = [], False
     for other in others[:4]:
         change = paired(other.after(judge.name), best.after(judge.name))
@@ -213,15 +213,15 @@ def _better(configurations: Sequence[Compared], judges: Mapping[str, Measurement
         sentences.append((f"{best.label} and {other.label}", words))
     if len(others) > 4:
         sentences.append(("", f"{len(others) - 4} more are below these; the table has them."))
-    if len(found) > 2:
+    if len(measured) > 2:
         advice = "choose on a validation part, and report the test split once."
         sentences.append(("", f"The best of many is in part the luckiest: {advice}"))
     for column, leak in judges.items():
-        if column == "label" or not all(each.after(leak.name) for each in found):
+        if column == "label" or not all(each.after(leak.name) for each in measured):
             continue
-        least = min(found, key=lambda each: _held(each, leak))
+        least = min(measured, key=lambda each: _held(each, leak))
         tests = [
-            paired(e.after(leak.name), least.after(leak.name)) for e in found if e is not least
+            paired(e.after(leak.name), least.after(leak.name)) for e in measured if e is not least
         ]
         doubt = not all(_is_clear(each, len(tests)) for each in tests)
         ahead = ", so it is ahead in both" if least is best and not (doubt or lucky) else ""

@@ -241,8 +241,8 @@ def _points(shown: Runs) -> dict[str, Any]:
     names = [*judged_by(shown.results).values()]
     measured = {label: run.metrics for label, run in shown.titled.items()} if names else {}
     points = [
-        {"label": label, "values": [f"{found[n]:.4g}" if n in found else "" for n in names]}
-        for label, found in measured.items()
+        {"label": label, "values": [f"{metrics[n]:.4g}" if n in metrics else "" for n in names]}
+        for label, metrics in measured.items()
     ]
     return {"points": points, "point_names": names}
 
@@ -269,12 +269,12 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _neighbors(pictured: Mapping[str, Run]) -> dict[str, Any]:
-    found: dict[str, Any] = {"queries": []}
+    shown: dict[str, Any] = {"queries": []}
     try:
-        found = {"queries": [*neighbors(pictured)]}
+        shown = {"queries": [*neighbors(pictured)]}
     except Exception as error:  # of a plug-in's data set or backbone: it costs these pictures alone
-        found["reason"] = reason(error)
-    return {"neighbors": found, "ranks": range(1, NEIGHBORS + 1)}
+        shown["reason"] = reason(error)
+    return {"neighbors": shown, "ranks": range(1, NEIGHBORS + 1)}
 
 
 def _hash(text: str) -> str:

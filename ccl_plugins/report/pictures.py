@@ -90,7 +90,7 @@ def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
     bank = torch.linspace(0, len(train) - 1, min(BANK, len(train)), dtype=torch.float64).long()
     places = bank.tolist()
     k = min(NEIGHBORS, len(places))
-    found = {}
+    near = {}
     for name, run in runs.items():
         train_split, test_split = run.splits
         features = (
@@ -98,7 +98,7 @@ def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
             if len(places) == len(train_split)
             else _encoded(run, train_split, places)
         )
-        found[name] = bank[nearest(_encoded(run, test_split, rows), features, k)[0]]
+        near[name] = bank[nearest(_encoded(run, test_split, rows), features, k)[0]]
     for place, row in enumerate(rows):
         label = labels.text(row)
         yield {
@@ -118,7 +118,7 @@ def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
                         for i in each[place].tolist()
                     ],
                 }
-                for name, each in found.items()
+                for name, each in near.items()
             ],
         }
 
@@ -132,8 +132,8 @@ def _encoded(run: Run, split: Any, rows: Sequence[int]) -> Any:
 
 
 def _picture(image: Any) -> str:
-    found = thumbnail(image)
-    return data_uri(*found) if found else ""
+    encoded = thumbnail(image)
+    return data_uri(*encoded) if encoded else ""
 
 
 def _queries(labels: Values) -> list[int]:

@@ -94,14 +94,14 @@ class Runs:
 
     def files(self) -> list[str]:
         """A name for the file of each configuration, from that of its folders."""
-        found: list[str] = []
+        names: list[str] = []
         for each in self.groups:
             stem = stem_of(Path(name_of(each.results)).name)
             kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in stem)
             name = kept.strip("-") or "run"
-            again = sum(other == name or other.startswith(f"{name}--") for other in found)
-            found.append(f"{name}--{again + 1}" if again else name)
-        return found
+            again = sum(other == name or other.startswith(f"{name}--") for other in names)
+            names.append(f"{name}--{again + 1}" if again else name)
+        return names
 
     def commands(self) -> dict[str, str]:
         """The lines of a shell that repeat the runs."""
@@ -120,17 +120,17 @@ class Runs:
 
     def versions(self) -> dict[str, str]:
         """The versions that the runs were trained with, as far as they are known."""
-        found: dict[str, Any] = {}
+        known: dict[str, Any] = {}
         for each in self.groups:
             file = self.first(each).layout.weights
             try:
-                found |= read_checkpoint(file)["versions"] if file.is_file() else versions()
+                known |= read_checkpoint(file)["versions"] if file.is_file() else versions()
             except (DamagedCheckpoint, KeyError, TypeError):
-                found |= versions()
+                known |= versions()
             plugins = each.record.get("versions")
-            found |= plugins if isinstance(plugins, Mapping) else {}
+            known |= plugins if isinstance(plugins, Mapping) else {}
         # What is copied into a shell is a name and a version, whatever a record holds.
-        right = {n: str(v) for n, v in found.items() if engine.pip_install(n, str(v))}
+        right = {n: str(v) for n, v in known.items() if engine.pip_install(n, str(v))}
         right.pop(engine.LOCAL, None)
         return right
 

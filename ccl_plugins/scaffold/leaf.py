@@ -46,14 +46,14 @@ class Chooser:
     """Chooses the leaf for wishes.
 
     Args:
-        found: What there is.
+        contents: What there is.
         train: The training split.
         wishes: Checked against it.
         batch: The images that fit into memory at once.
     """
 
-    def __init__(self, found: Found, train: Any, wishes: Wishes, batch: int) -> None:
-        self.found, self.train, self.wishes, self.batch = found, train, wishes, batch
+    def __init__(self, contents: Found, train: Any, wishes: Wishes, batch: int) -> None:
+        self.contents, self.train, self.wishes, self.batch = contents, train, wishes, batch
 
     def leaf(self) -> Leaf:
         """The leaf."""
@@ -76,7 +76,7 @@ class Chooser:
         )
 
     def _kept(self, name: str) -> Leaf:
-        if self.found.variables[name].is_classes:
+        if self.contents.variables[name].is_classes:
             return Leaf(
                 f"SupCon: images of one {name} are alike, and others are not.",
                 {"use": "supcon", "temperature": 0.1},
@@ -111,7 +111,7 @@ class Chooser:
 
     def _suppressed(self) -> Leaf:
         names = self.wishes.suppress
-        variable = self.found.variables[names[0]]
+        variable = self.contents.variables[names[0]]
         if len(names) == 1 and variable.is_classes:
             return self._fair_classes(names[0])
         objective, conditions, why = self._fair(names)
@@ -173,7 +173,7 @@ class Chooser:
             way = {"suppress": "least_squares", "weight": 1.0}
             if (by := self._head(name)) == "regression":
                 way["weight"] = 3.0
-            elif self.found.variables[name].values > self.batch / 2:
+            elif self.contents.variables[name].values > self.batch / 2:
                 by, way = "prototypes", {"weight": 1.0}  # a batch has too few of each for a head
             guides.append({"on": name, "keep": False, "by": by, **way})
         hidden, said = self._several(wishes.suppress)
@@ -196,24 +196,24 @@ class Chooser:
             f" Only those of similar {_listed(hidden)} are contrasted, so that features forget it."
         )
         objective, conditions, why = self._fair(hidden)
-        if len(hidden) == 1 and self.found.variables[hidden[0]].is_classes:
+        if len(hidden) == 1 and self.contents.variables[hidden[0]].is_classes:
             objective = {"use": "fair_infonce"}
         return Leaf(title, objective | {"temperature": temperature}, conditions, why)
 
     def _head(self, name: str) -> str:
-        numbers = self.found.variables[name].value_type == "continuous"
+        numbers = self.contents.variables[name].value_type == "continuous"
         return "regression" if numbers else "classification"
 
     def _of_weak(self, name: str) -> tuple[dict[str, Any], str]:
         if len(self.wishes.weak) == 1:
             (column,) = self.wishes.weak
             return {name: self._condition(column, "own")}, self._said(column, "own")
-        variables = [self.found.variables[each] for each in self.wishes.weak]
+        variables = [self.contents.variables[each] for each in self.wishes.weak]
         binary = sum(each.values if each.values > 2 else 1 for each in variables)
         k = min(ATTRIBUTES, binary)
         condition: dict[str, Any] = {
             "use": "attributes",
-            "columns": [self.found.place(each) for each in self.wishes.weak],
+            "columns": [self.contents.place(each) for each in self.wishes.weak],
             "k": k,
         }
         if any(each.missing for each in variables):
@@ -233,10 +233,10 @@ class Chooser:
         return conditions, " ".join(self._said(name, "ignore") for name in names)
 
     def _condition(self, name: str, missing: str) -> Any:
-        if name == self.found.label:
+        if name == self.contents.label:
             return "label"
         condition: dict[str, Any] = {"use": "column", "name": name}
-        variable = self.found.variables[name]
+        variable = self.contents.variables[name]
         if variable.value_type == "continuous":
             condition["standardize"] = True
         if variable.missing:
@@ -247,14 +247,14 @@ class Chooser:
         return " ".join(filter(None, (self._described(name), self._missing(name, missing))))
 
     def _described(self, name: str) -> str:
-        variable = self.found.variables[name]
+        variable = self.contents.variables[name]
         if variable.value_type != "continuous":
             what = f"{variable.values} classes" if variable.is_classes else "attributes"
             return f"{name}: {what}."
         return f"{name}: numbers, brought to mean 0 and deviation 1.{self._scales(name)}"
 
     def _missing(self, name: str, missing: str) -> str:
-        variable = self.found.variables[name]
+        variable = self.contents.variables[name]
         if not variable.missing:
             return ""
         happens = {
@@ -265,10 +265,10 @@ class Chooser:
         return f"{variable.missing} images have no {name} and {happens}."
 
     def _scales(self, name: str) -> str:
-        found = self._quantiles(name)
-        if not found or (self.wishes.suppress and (self.wishes.keep or self.wishes.weak)):
+        quantiles = self._quantiles(name)
+        if not quantiles or (self.wishes.suppress and (self.wishes.keep or self.wishes.weak)):
             return ""
-        low, middle, high = found
+        low, middle, high = quantiles
         return (
             f" Its kernel's scale is a squared distance: a tenth of all pairs are nearer than {low:.2g},"
             f" half nearer than {middle:.2g}, nine tenths nearer than {high:.2g}; a larger one makes more"
@@ -276,11 +276,11 @@ class Chooser:
         )
 
     def _kernel(self, name: str) -> Any:
-        value_type = self.found.variables[name].value_type
+        value_type = self.contents.variables[name].value_type
         if value_type != "continuous":
             return "delta" if value_type == "categorical" else "jaccard"
-        found = self._quantiles(name)
-        return {"use": "rbf", "scale": float(f"{found[0]:.2g}") if found else "median"}
+        quantiles = self._quantiles(name)
+        return {"use": "rbf", "scale": float(f"{quantiles[0]:.2g}") if quantiles else "median"}
 
     def _quantiles(self, name: str) -> list[float]:
         """Of the squared distances of standardized values."""
@@ -292,8 +292,8 @@ class Chooser:
 
     def _known(self, name: str) -> Tensor:
         """The values in the training split that are not missing."""
-        values: Tensor = self.train.metadata[self.found.place(name)]
-        return values[~missing_rows(values, self.found.variables[name].value_type)]  # type: ignore[arg-type]
+        values: Tensor = self.train.metadata[self.contents.place(name)]
+        return values[~missing_rows(values, self.contents.variables[name].value_type)]  # type: ignore[arg-type]
 
 
 def power_of_two(most: float) -> int:

@@ -28,13 +28,13 @@ STEPS = 500
 """Optimizer steps that a first run takes, about."""
 
 
-def first_pipeline(found: Found, wishes: Wishes, call: str, file: str) -> tuple[str, str]:
+def first_pipeline(contents: Found, wishes: Wishes, call: str, file: str) -> tuple[str, str]:
     """What is chosen, in a sentence, and the text of a TOML file with the whole pipeline.
 
     The columns are read, and the sizes of some images.
 
     Args:
-        found: What there is.
+        contents: What there is.
         wishes: What shall become of it.
         call: The command that writes the file, for its comments.
         file: The name of the file.
@@ -44,8 +44,8 @@ def first_pipeline(found: Found, wishes: Wishes, call: str, file: str) -> tuple[
             cannot be made.
         OSError: For images that are missing.
     """
-    wishes.check(found)
-    dataset = _dataset(found, wishes)
+    wishes.check(contents)
+    dataset = _dataset(contents, wishes)
     kind = ImageFolder if dataset["use"] == "image_folder" else ImageTable
     data: Any = kind(**{key: value for key, value in dataset.items() if key != "use"})
     train, test = data("train"), data("test")
@@ -56,29 +56,29 @@ def first_pipeline(found: Found, wishes: Wishes, call: str, file: str) -> tuple[
             f"a batch of {wishes.batch} images is more than the {len(train)} to train on"
         )
     fits = wishes.batch or power_of_two(min(BATCH, len(train) / 4))
-    leaf = Chooser(found, train, wishes, fits).leaf()
-    written = _File(found, wishes, leaf, (train, test), leaf.batch or fits)
+    leaf = Chooser(contents, train, wishes, fits).leaf()
+    written = _File(contents, wishes, leaf, (train, test), leaf.batch or fits)
     return leaf.title, written.text(dataset, call, file)
 
 
-def _dataset(found: Found, wishes: Wishes) -> dict[str, Any]:
+def _dataset(contents: Found, wishes: Wishes) -> dict[str, Any]:
     """The data set's table, with the columns that are read."""
-    dataset = dict(found.dataset)
+    dataset = dict(contents.dataset)
     if dataset["use"] == "image_folder":
         return dataset
-    group, pairs = found.group, wishes.pairs
-    if pairs not in ("", found.label) and "split" not in dataset:
-        group = group if found.variables[pairs].missing else pairs
+    group, pairs = contents.group, wishes.pairs
+    if pairs not in ("", contents.label) and "split" not in dataset:
+        group = group if contents.variables[pairs].missing else pairs
     texts = [wishes.captions] if wishes.captions else []
-    if found.label != "label":
-        dataset["label"] = found.label
+    if contents.label != "label":
+        dataset["label"] = contents.label
     # Columns that are declared classes are among those that the whole table is read with.
-    declared = [name for name, kind in found.value_types.items() if kind == "categorical"]
+    declared = [name for name, kind in contents.value_types.items() if kind == "categorical"]
     read = dict.fromkeys([*wishes.columns, *([group] if group else []), *declared])
-    dataset["columns"] = [name for name in read if name not in (found.label, *texts)]
+    dataset["columns"] = [name for name in read if name not in (contents.label, *texts)]
     if texts:
         dataset["text"] = texts
-    types = {found.place(n): kind for n, kind in found.value_types.items() if n in read}
+    types = {contents.place(n): kind for n, kind in contents.value_types.items() if n in read}
     if types := {name: kind for name, kind in types.items() if name not in texts}:
         dataset["value_types"] = types
     if group:
@@ -90,9 +90,9 @@ class _File:
     """The parts of the file that follow from what there is, and why."""
 
     def __init__(
-        self, found: Found, wishes: Wishes, leaf: Leaf, splits: tuple[Any, Any], batch: int
+        self, contents: Found, wishes: Wishes, leaf: Leaf, splits: tuple[Any, Any], batch: int
     ) -> None:
-        self.found, self.wishes, self.leaf, self.batch = found, wishes, leaf, batch
+        self.contents, self.wishes, self.leaf, self.batch = contents, wishes, leaf, batch
         self.train, self.test = splits
         self.group = self.train.group
         self.width, self.height = image_sizes(self.train.paths)
@@ -120,17 +120,17 @@ class _File:
         return "\n".join(part for part in parts if part)
 
     def _of_data(self) -> str:
-        wishes, found = self.wishes, self.found
+        wishes, contents = self.wishes, self.contents
         said = (
             f"{len(self.train)} images to train on and {len(self.test)} to test on, of about {self.width} x"
             f" {self.height} pixels. Paths are as seen from the folder where ccl runs."
         )
         if max(self.width, self.height) > 512:
             said += " Smaller copies of the images would be read faster in every epoch."
-        if not found.label:
+        if not contents.label:
             said += " There is no label to measure by."
-        elif found.label not in wishes.columns:
-            label = "label" if found.label == "label" else f"label, {found.label},"
+        elif contents.label not in wishes.columns:
+            label = "label" if contents.label == "label" else f"label, {contents.label},"
             said += f" The {label} is not trained on: features are measured by it."
         if self.group:
             said += f" Images of one {self.group} are all in one split."
@@ -159,7 +159,7 @@ class _File:
 
     @property
     def _length(self) -> int:
-        return min(self.found.variables[self.wishes.captions].longest, 128)
+        return min(self.contents.variables[self.wishes.captions].longest, 128)
 
     def _backbone(self) -> str:
         if self.size == 32:
@@ -242,9 +242,9 @@ class _File:
         return _table("fit", settings, why)
 
     def _measured(self) -> list[dict[str, Any]]:
-        wishes, found = self.wishes, self.found
+        wishes, contents = self.wishes, self.contents
         measured: list[dict[str, Any]] = []
-        if found.label:
+        if contents.label:
             neighbors = {"k": len(self.train) // 2} if len(self.train) < 40 else {}
             measured += [{"use": "linear"}, {"use": "knn", **neighbors}]
             if wishes.captions and self.train.vocabulary.get("label"):
@@ -252,21 +252,21 @@ class _File:
         if wishes.captions:
             measured.append({"use": "cross_retrieval", "column": wishes.captions, "k": [1, 5]})
         if wishes.pairs:
-            measured.append(_retrieval(found.place(wishes.pairs)))
+            measured.append(_retrieval(contents.place(wishes.pairs)))
         for name in (wishes.keep, *wishes.weak, *wishes.suppress):
-            if name and name != found.label:
+            if name and name != contents.label:
                 measured += self._probes(name)
         return measured or [{"use": "rankme", "of": "features"}, {"use": "uniformity"}]
 
     def _probes(self, name: str) -> list[dict[str, Any]]:
-        variable = self.found.variables[name]
+        variable = self.contents.variables[name]
         if variable.value_type != "categorical":
             use = "regression" if variable.value_type == "continuous" else "multi_label"
             return [{"use": use, "column": name}]
         if name == self.group:  # whose values are in one split alone
             return [_retrieval(name)]
         linear: list[dict[str, Any]] = [{"use": "linear", "column": name}]
-        if name in self.wishes.suppress and self.found.label:
+        if name in self.wishes.suppress and self.contents.label:
             linear.append({"use": "fairness", "column": name})
         return linear
 

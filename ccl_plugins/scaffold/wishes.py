@@ -34,7 +34,7 @@ class Wishes:
         first = (self.keep, *self.weak, self.pairs, self.captions)
         return (*(name for name in first if name), *self.suppress)
 
-    def check(self, found: Found) -> None:
+    def check(self, contents: Found) -> None:
         """Check that there are such columns, that they suit the wishes, and the wishes each other.
 
         Raises:
@@ -43,8 +43,10 @@ class Wishes:
         if self.batch is not None:
             whole("batch", self.batch, 2)
         for name in self.columns:
-            if name not in found.variables:
-                there = ", ".join(found.variables) or "none, as a folder without folders of classes"
+            if name not in contents.variables:
+                there = (
+                    ", ".join(contents.variables) or "none, as a folder without folders of classes"
+                )
                 raise ValueError(f"there is no column {name!r}; there are {there}")
         if twice := [name for name in self.columns if self.columns.count(name) > 1]:
             raise ValueError(f"{twice[0]!r} has two wishes: give it one")
@@ -55,12 +57,12 @@ class Wishes:
                 " keep, weak and captions: docs/how-to/keep-and-suppress.md combines more"
             )
         for name in (*self.weak, *([self.pairs] if self.pairs else [])):
-            _check_classes(found.variables[name])
+            _check_classes(contents.variables[name])
         for name in (self.keep, *self.suppress):
             if name:
-                _check_told(found.variables[name])
+                _check_told(contents.variables[name])
         if self.captions:
-            _check_captions(found.variables[self.captions])
+            _check_captions(contents.variables[self.captions])
 
 
 def _check_classes(variable: FoundColumn) -> None:

@@ -281,8 +281,8 @@ def _done(objective: Any, place: str = "") -> Iterator[str]:
 def _summary(use: str) -> str:
     """What an objective is, in its author's words; nothing if its plug-in is gone."""
     name = use.partition(":")[2]
-    found = [each for each in registry().specs("objective") if each.id == name]
-    return registry().summary(found[0]) if found else "its plug-in is not installed here."
+    specs = [each for each in registry().specs("objective") if each.id == name]
+    return registry().summary(specs[0]) if specs else "its plug-in is not installed here."
 
 
 def _measured(shared: Shared) -> Iterator[str]:

@@ -145,10 +145,10 @@ def _check(staged: Path, plain: Any, config: Mapping[str, Any]) -> None:
         return
     images = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
-        found = runpy.run_path(str(staged / LOADER))["load"]()(images)
+        features = runpy.run_path(str(staged / LOADER))["load"]()(images)
         expected = plain(images)
-    if not torch.allclose(found, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max())):
+    if not torch.allclose(features, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max())):
         raise ValueError(
             f"{LOADER} gives other features than the run's backbone, by up to"
-            f" {float((found - expected).abs().max()):.2g}: nothing was written"
+            f" {float((features - expected).abs().max()):.2g}: nothing was written"
         )
