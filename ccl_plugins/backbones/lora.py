@@ -152,7 +152,7 @@ def _named(model: nn.Module, lora: LoRA, name: str) -> dict[str, Any]:
         for each, module in model.named_modules()
         if isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module.groups == 1)
     }
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for pattern in lora.names:
         own = {k: v for k, v in layers.items() if fnmatchcase(f".{k}", f"*.{pattern}")}
         if not own:
@@ -160,8 +160,8 @@ def _named(model: nn.Module, lora: LoRA, name: str) -> dict[str, Any]:
                 f"on of lora is {pattern!r}, which names no linear layer or convolution of {name!r}: it"
                 f" has {', '.join(_short(layers))}"
             )
-        found |= own
-    learning = {k: v for k, v in found.items() if v.weight.requires_grad}
+        named |= own
+    learning = {k: v for k, v in named.items() if v.weight.requires_grad}
     if not learning:
         raise ValueError(
             f"lora on {lora.on!r} adapts layers of {name!r} that freeze leaves out: freeze fewer, or none,"

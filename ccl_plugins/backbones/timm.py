@@ -259,10 +259,10 @@ class Timm(nn.Module):
         """
         if not hasattr(self.model, "forward_intermediates"):
             raise ValueError(f"timm gives no patch features of a {type(self.model).__name__}")
-        (found,) = self.model.forward_intermediates(
+        (intermediate,) = self.model.forward_intermediates(
             x, indices=1, norm=True, intermediates_only=True
         )
-        features: Tensor = found.permute(0, 2, 3, 1)
+        features: Tensor = intermediate.permute(0, 2, 3, 1)
         return features
 
     def no_weight_decay(self) -> set[str]:

@@ -122,17 +122,17 @@ def _binary_columns(
     Columns of 0 and 1 stay; others become one column per value, ``name=value``.  A column of vectors (N, c)
     counts as c columns, ``name[i]``.  ``vocabulary`` has the words of columns of class ids.
     """
-    found: dict[str, Tensor] = {}
+    columns: dict[str, Tensor] = {}
     for name, values in attributes.items():
         encoded = encode({name: values})
         words = encoded.vocabulary.get(name) or vocabulary.get(name)
         column = encoded.tables[0][name]
         if column.ndim == 1:
-            found |= _one_per_value(name, column, words)
+            columns |= _one_per_value(name, column, words)
         else:
             for i, each in enumerate(column.T):
-                found |= _one_per_value(f"{name}[{i}]", each, words)
-    return found
+                columns |= _one_per_value(f"{name}[{i}]", each, words)
+    return columns
 
 
 def _one_per_value(name: str, column: Tensor, words: Sequence[str] | None) -> dict[str, Tensor]:
@@ -163,15 +163,15 @@ def _by_entropy(columns: Tensor) -> Tensor:
 
 def _choose_k(columns: Tensor, target: Tensor) -> int:
     """How many of the (N, A) columns, of falling entropy, to cluster by; target (N,) has -1 for none."""
-    found = []
+    candidates = []
     for ids in _equal_values(columns):
         valid = (ids >= 0) & (target >= 0)
         if not valid.any():
             break  # no sample has all of these attributes
-        found.append(information(ids[valid], target[valid]))
-    if not found:
+        candidates.append(information(ids[valid], target[valid]))
+    if not candidates:
         raise ValueError("k='auto' needs samples that have an attribute and a target")
-    return crossing(found) + 1
+    return crossing(candidates) + 1
 
 
 def _equal_values(columns: Tensor) -> Iterator[Tensor]:

@@ -116,7 +116,7 @@ def _with_sklearn(
     from sklearn import cluster
     from sklearn.exceptions import ConvergenceWarning
 
-    found = cluster.KMeans(
+    model = cluster.KMeans(
         k,
         init="k-means++" if start is None else start,
         n_init=restarts,
@@ -127,8 +127,8 @@ def _with_sklearn(
     )
     # The caller warns of empty clusters for both backends.
     with warnings.catch_warnings(action="ignore", category=ConvergenceWarning):
-        found.fit(x)  # an empty cluster gets the point farthest from its centroid
-    return torch.from_numpy(found.labels_).long(), torch.from_numpy(found.cluster_centers_).float()
+        model.fit(x)  # an empty cluster gets the point farthest from its centroid
+    return torch.from_numpy(model.labels_).long(), torch.from_numpy(model.cluster_centers_).float()
 
 
 def _use_gpu(gpu: bool | Literal["auto"]) -> bool:
@@ -147,7 +147,7 @@ def _with_faiss(
 ) -> tuple[Tensor, Tensor]:
     import faiss
 
-    found = faiss.Kmeans(
+    model = faiss.Kmeans(
         x.shape[1],
         k,
         niter=iterations,
@@ -159,6 +159,6 @@ def _with_faiss(
         gpu=gpu,
     )
     points = np.ascontiguousarray(x)
-    found.train(points, init_centroids=start)  # an empty cluster gets half of a large one
-    _, ids = found.index.search(points, 1)
-    return torch.from_numpy(ids[:, 0]).long(), torch.from_numpy(found.centroids).float()
+    model.train(points, init_centroids=start)  # an empty cluster gets half of a large one
+    _, ids = model.index.search(points, 1)
+    return torch.from_numpy(ids[:, 0]).long(), torch.from_numpy(model.centroids).float()

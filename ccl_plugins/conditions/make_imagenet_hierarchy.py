@@ -35,9 +35,9 @@ def table(folder: Path) -> str:
         raise SystemExit(f"{folder} is not WordNet 3.0: it lacks {', '.join(missing[:8])}")
     above, todo = set[str](), [*classes]
     while todo:
-        found = {*parents[todo.pop()]} - above
-        above |= found
-        todo += found
+        new = {*parents[todo.pop()]} - above
+        above |= new
+        todo += new
     rows = [f"class\t{name}\t{' '.join(parents[name])}" for name in classes]
     rows += [f"above\t{name}\t{' '.join(parents[name])}" for name in sorted(above - {*classes})]
     return HEADER + _license(folder) + "\n".join(rows) + "\n"

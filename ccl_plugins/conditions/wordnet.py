@@ -117,14 +117,14 @@ class WordNet:
     def _names(self, split: Any) -> list[str | None]:
         """(N,) the node of each sample's class; None for a sample without one."""
         if self.classes is None:
-            found = sample_names(split, self.column)
-            for value in found:
+            nodes = sample_names(split, self.column)
+            for value in nodes:
                 if value is not None and not isinstance(value, str):
                     raise ValueError(
                         f"column {self.column!r} holds class ids such as {value!r}, not words: give"
                         " classes=, the synset of each, or classes='imagenet1k'"
                     )
-            return [value or None for value in found]
+            return [value or None for value in nodes]
         classes = shipped()[1] if isinstance(self.classes, str) else self.classes
         words = getattr(split, "vocabulary", {}).get(self.column)
         if words is not None and (isinstance(self.classes, str) or len(words) != len(classes)):
@@ -153,7 +153,7 @@ class WordNet:
         if self.parents == "prune":
             return {name: next(lineages(parents, name)) for name in classes}
         paths = {name: [*lineages(parents, name)] for name in classes}
-        several = {name: found for name, found in paths.items() if len(found) > 1}
+        several = {name: its_paths for name, its_paths in paths.items() if len(its_paths) > 1}
         if several and self.parents == "error":
             name, (one, other, *_) = next(iter(several.items()))
             raise ValueError(
@@ -161,7 +161,7 @@ class WordNet:
                 f" {' > '.join(one)} and {' > '.join(other)}: parents='prune' keeps first parents,"
                 " 'drop' leaves such classes out"
             )
-        return {name: found[0] for name, found in paths.items() if name not in several}
+        return {name: its_paths[0] for name, its_paths in paths.items() if name not in several}
 
     def _no_node(
         self,
@@ -249,7 +249,7 @@ def read_nouns(folder: Path) -> Parents:
             f"source={str(folder)!r} is no WordNet database: there is no {NOUNS} in it; Debian's package"
             " wordnet-base has it in /usr/share/wordnet"
         )
-    found = {}
+    hypernyms = {}
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if line.startswith("  "):  # the license
@@ -261,8 +261,8 @@ def read_nouns(folder: Path) -> Parents:
                     f"{path}, line {number} is no synset: {line[:60]!r}; one begins as"
                     " '01440764 05 n 01 tench 0 001 @ ...', and its id is 'n01440764'"
                 ) from error
-            found[synset] = above
-    return found
+            hypernyms[synset] = above
+    return hypernyms
 
 
 def _parse(line: str) -> tuple[str, tuple[str, ...]]:
@@ -298,12 +298,12 @@ def shipped() -> tuple[Parents, list[str]]:
 def _read_edges(path: Path) -> Parents:
     columns = ("parent", "child")
     edges = choose(read_table(path, words=columns), columns, str(path))
-    found: dict[str, tuple[str, ...]] = {}
+    parents: dict[str, tuple[str, ...]] = {}
     for row, (parent, child) in enumerate(zip(*edges.values(), strict=True)):
         if parent is None or child is None:
             raise ValueError(f"{path}, row {row}: an edge needs a parent and a child")
-        above = found.get(str(child), ())
+        above = parents.get(str(child), ())
         if str(parent) in above:
             raise ValueError(f"{path}, row {row}: the edge {parent} to {child} occurs twice")
-        found[str(child)] = (*above, str(parent))
-    return found
+        parents[str(child)] = (*above, str(parent))
+    return parents

@@ -44,9 +44,9 @@ def nearest(x: Tensor, centroids: Tensor, device: torch.device | str = "cpu") ->
     squares, turned = centroids.square().sum(1), -2 * centroids.T.contiguous()
     numbers = NUMBERS if torch.device(device).type == "cpu" else 16 * NUMBERS
     room = squares.new_empty(max(1, numbers // len(centroids)), len(centroids))
-    found = [torch.empty(0, dtype=torch.long, device=device)]
+    indices = [torch.empty(0, dtype=torch.long, device=device)]
     for rows in blocks(x):
         for part in x[rows].split(len(room)):
             distances = torch.addmm(squares, part.to(device), turned, out=room[: len(part)])
-            found.append(distances.min(1).indices)  # faster than argmin
-    return torch.cat(found).cpu()
+            indices.append(distances.min(1).indices)  # faster than argmin
+    return torch.cat(indices).cpu()

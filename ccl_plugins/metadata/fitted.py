@@ -69,16 +69,16 @@ class TableSummary:
 
     def metrics(self) -> dict[str, float]:
         """As numbers by name: ``missing`` and, for class ids, ``values``, ``fewest`` and ``most``."""
-        found: dict[str, float] = {"missing": self.missing}
+        metrics: dict[str, float] = {"missing": self.missing}
         if self.value_type != "categorical":
-            return found
+            return metrics
         for level, counts in enumerate(self.counts):
             prefix = f"{level}/" if len(self.shape) > 1 else ""
-            found[f"{prefix}values"] = len(counts)
+            metrics[f"{prefix}values"] = len(counts)
             if len(counts):
-                found[f"{prefix}fewest"] = float(counts.min())
-                found[f"{prefix}most"] = float(counts.max())
-        return found
+                metrics[f"{prefix}fewest"] = float(counts.min())
+                metrics[f"{prefix}most"] = float(counts.max())
+        return metrics
 
     def __str__(self) -> str:
         parts = [f"{self.value_type} {self.shape}"]

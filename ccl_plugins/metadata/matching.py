@@ -62,13 +62,13 @@ def match_rows(named: Sequence[Any], samples: Sequence[Any], file: str, key: str
             raise ValueError(
                 f"{file} names the sample {str(name)!r} in rows {first} and {row} (column {key!r})"
             )
-    found = [-1 if name is None else rows.get(str(name), -1) for name in samples]
-    if samples and max(found) < 0:
+    matched = [-1 if name is None else rows.get(str(name), -1) for name in samples]
+    if samples and max(matched) < 0:
         raise ValueError(
             f"{file} is of another data set: its column {key!r} names {next(iter(rows), None)!r} and"
             f" others, the data set's {str(samples[0])!r} and others, and no name is in both"
         )
-    return found
+    return matched
 
 
 def sample_names(split: Any, column: str) -> list[Any]:
@@ -126,6 +126,6 @@ def _take(cells: Any, rows: list[int]) -> Any:
     """The cells of some rows; for row -1 None, or NaN in an array of vectors."""
     if not isinstance(cells, np.ndarray):
         return [cells[row] if row >= 0 else None for row in rows]
-    found = from_numpy(cells[rows])
+    taken = from_numpy(cells[rows])
     missing = torch.tensor(rows) < 0
-    return found.float().masked_fill(missing[:, None], torch.nan) if missing.any() else found
+    return taken.float().masked_fill(missing[:, None], torch.nan) if missing.any() else taken

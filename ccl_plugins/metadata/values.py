@@ -91,19 +91,19 @@ def check_values(
         )
     if values.ndim == 1 or value_type == "categorical":  # classes of one's own follow from all rows
         return _checked(place, values, value_type, missing)
-    found = values
+    all_checked = values
     for rows in blocks(values):
         part = values[rows]
         where = (
             place if len(part) == size else f"{place}, of the rows {rows.start} to {rows.stop - 1},"
         )
         checked = _checked(where, part, value_type, missing, rows.start)
-        if found is values and checked.data_ptr() != part.data_ptr():
-            found = values.new_empty(values.shape, dtype=checked.dtype)
-            found[: rows.start] = values[: rows.start]
-        if found is not values:
-            found[rows] = checked
-    return found
+        if all_checked is values and checked.data_ptr() != part.data_ptr():
+            all_checked = values.new_empty(values.shape, dtype=checked.dtype)
+            all_checked[: rows.start] = values[: rows.start]
+        if all_checked is not values:
+            all_checked[rows] = checked
+    return all_checked
 
 
 def _checked(
@@ -129,8 +129,8 @@ def _checked(
     elif value_type == "categorical":
         negative = (values < 0) & ~lost
         refuse_rows(place, values, negative, "negative", "class ids are 0 or more")
-    found = as_value_type(place, values, value_type, lost, first)
-    return _own_classes(found, lost) if missing == "own" else found
+    typed = as_value_type(place, values, value_type, lost, first)
+    return _own_classes(typed, lost) if missing == "own" else typed
 
 
 def as_value_type(
@@ -150,13 +150,13 @@ def as_value_type(
             float32 cannot hold.
     """
     if value_type == "continuous":
-        found = values.float()
+        floats = values.float()
         if values.dtype == torch.float64:
-            large = found.isinf() & values.isfinite()
+            large = floats.isinf() & values.isfinite()
             refuse_rows(
                 place, values, large, "too large", "float32 holds numbers below 3.4e38", first
             )
-        return found
+        return floats
     if value_type == "multi_label":
         other = (values != 0) & (values != 1) & ~missing
         refuse_rows(place, values, other, "other", "multi_label values are 0 or 1", first)

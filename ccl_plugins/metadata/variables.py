@@ -58,14 +58,14 @@ class Variable:
     @property
     def refresh(self) -> Refresh:
         """The condition's."""
-        found: Refresh = self.source.refresh
-        return found
+        refresh: Refresh = self.source.refresh
+        return refresh
 
     @property
     def value_type(self) -> ValueType:
         """The variable's."""
-        found: ValueType = self.source.value_type[self.key]
-        return found
+        value_type: ValueType = self.source.value_type[self.key]
+        return value_type
 
     @property
     def reads_embeddings(self) -> ReadsEmbeddings:
@@ -93,7 +93,7 @@ def variables(conditions: Mapping[str, Any]) -> dict[str, Any]:
         ValueError: For a ``value_type`` that is neither a value type nor a mapping of names to these, and
             for two variables of one name.
     """
-    found: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for name, condition in conditions.items():
         given = condition.value_type
         if not isinstance(given, Mapping):
@@ -108,10 +108,10 @@ def variables(conditions: Mapping[str, Any]) -> dict[str, Any]:
             for key, each in given.items():
                 one_of(f"the value_type of {key!r} in condition {name!r}", each, VALUE_TYPES)
             parts = {f"{name}/{key}": Variable(condition, key, name) for key in given}
-        if twice := found.keys() & parts.keys():
+        if twice := named.keys() & parts.keys():
             raise ValueError(f"two conditions are called {min(twice)!r}: rename one")
-        found |= parts
-    return found
+        named |= parts
+    return named
 
 
 def together(conditions: Mapping[str, Any]) -> list[list[str]]:
@@ -132,18 +132,18 @@ def source_of(condition: Any) -> Any:
     return condition.source if isinstance(condition, Variable) else condition
 
 
-def one_of_each(group: Sequence[Any], found: Any) -> list[Any]:
-    """What one pass computed for a group of `together`, one for each: of one condition, ``found`` itself.
+def one_of_each(group: Sequence[Any], computed: Any) -> list[Any]:
+    """What one pass computed for a group of `together`, one for each; of one condition, ``computed``.
 
     Raises:
         TypeError: See `by_name`.
         ValueError: See `by_name`.
     """
     single = not isinstance(group[0], Variable)
-    return [found] if single else [*by_name(group, found).values()]
+    return [computed] if single else [*by_name(group, computed).values()]
 
 
-def by_name(wanted: Sequence[Variable], found: Any) -> dict[str, Any]:
+def by_name(wanted: Sequence[Variable], computed: Any) -> dict[str, Any]:
     """What a condition of several variables computed, by variable.
 
     Raises:
@@ -152,14 +152,14 @@ def by_name(wanted: Sequence[Variable], found: Any) -> dict[str, Any]:
     """
     source = wanted[0].source
     kind, declared = type(source).__name__, list(source.value_type)
-    if not isinstance(found, Mapping):
+    if not isinstance(computed, Mapping):
         raise TypeError(
             f"{kind} declares the variables {', '.join(map(repr, declared))} and must return a mapping of"
-            f" these names, not {type(found).__name__}"
+            f" these names, not {type(computed).__name__}"
         )
-    if set(found) != set(declared):
+    if set(computed) != set(declared):
         raise ValueError(
             f"{kind} declares the variables {', '.join(map(repr, declared))} in value_type, and returned"
-            f" {', '.join(map(repr, found)) or 'none'}"
+            f" {', '.join(map(repr, computed)) or 'none'}"
         )
-    return {each.key: found[each.key] for each in wanted}
+    return {each.key: computed[each.key] for each in wanted}

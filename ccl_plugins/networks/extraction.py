@@ -68,7 +68,7 @@ def extract(
         # A separate generator: the loader would draw a seed from the run's.
         generator=torch.Generator(),
     )
-    found = []
+    all_features = []
     # disable=None: no bar if standard error is no terminal.
     bar = tqdm(total=len(split), desc=f"{name} features", unit="image", disable=None, leave=False)
     with torch.inference_mode(), bar:
@@ -79,9 +79,9 @@ def extract(
                     f"the model {name!r} must give (n, f) features, not {tuple(features.shape)}; an"
                     " option such as global_pool changes that"
                 )
-            found.append(features.float().cpu())
+            all_features.append(features.float().cpu())
             bar.update(len(images))
-    return torch.cat(found).clone()
+    return torch.cat(all_features).clone()
 
 
 def _prepare(

@@ -286,17 +286,17 @@ def image_statistics(
     import timm
 
     source, _, rest = name.rpartition(":")  # as of "local-dir:FOLDER"
-    found: dict[str, Any] = {}
+    described: dict[str, Any] = {}
     if path is not None:
-        found = _described(Path(path).expanduser().parent)
+        described = _described(Path(path).expanduser().parent)
     elif source and not name.startswith(HUB):
-        found = _described(Path(rest).expanduser())
-    if not found and not source and (path is None or "." in name):
+        described = _described(Path(rest).expanduser())
+    if not described and not source and (path is None or "." in name):
         check_name(name)
         config = timm.get_pretrained_cfg(name)
         overlay = options.get("pretrained_cfg_overlay") or {}
-        found = {} if config is None else {**config.to_dict(), **overlay}
-    mean, std = found.get("mean"), found.get("std")
+        described = {} if config is None else {**config.to_dict(), **overlay}
+    mean, std = described.get("mean"), described.get("std")
     if not mean or not std or options.get("in_chans", len(mean)) != len(mean):
         return None
     return mean, std
@@ -497,5 +497,5 @@ def layers(model: Any) -> dict[str, int]:
         raise ValueError(
             f"timm does not group the parameters of a {type(model).__name__} into layers"
         )
-    found: dict[str, int] = group_parameters(model, model.group_matcher(), reverse=True)
-    return found
+    numbers: dict[str, int] = group_parameters(model, model.group_matcher(), reverse=True)
+    return numbers

@@ -58,12 +58,12 @@ def file_of(folder: Path, step: int) -> Path:
 
 def by_step(folder: Path) -> list[Path]:
     """The checkpoint files in a folder, the newest first, without a callback's own and without folders."""
-    found = {
+    paths = {
         int(name[1]): path
         for path in folder.glob("step-*.ckpt")
         if (name := FILE.fullmatch(path.name)) and path.is_file()
     }
-    return [found[step] for step in sorted(found, reverse=True)]
+    return [paths[step] for step in sorted(paths, reverse=True)]
 
 
 def leave_newest(folder: Path, written: Path, keep: int) -> None:
@@ -84,15 +84,15 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
     damage: DamagedCheckpoint | None = None
     for path in paths:
         try:
-            found = read_checkpoint(path)
-            if OURS not in found:
+            content = read_checkpoint(path)
+            if OURS not in content:
                 raise DamagedCheckpoint(f"{path} is not a checkpoint of a run")
         except DamagedCheckpoint as error:
             damage = damage or error
             continue
         if damage is not None:
             warnings.warn(f"{damage}; resuming from {path.name}, which is older", stacklevel=3)
-        return path, found
+        return path, content
     assert damage is not None
     raise damage
 
@@ -100,10 +100,10 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
 def last_good(folder: Path) -> str:
     """The checkpoint that a run can return to, as a sentence for an error message."""
     try:
-        path, found = newest(folder)
+        path, content = newest(folder)
     except (FileNotFoundError, DamagedCheckpoint):
         return "No checkpoint was written before"
-    return f"The last good checkpoint is {path}, of step {found['global_step']}"
+    return f"The last good checkpoint is {path}, of step {content['global_step']}"
 
 
 class Checkpointing(Checkpoint):
@@ -139,8 +139,8 @@ class Checkpointing(Checkpoint):
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Note the buffers that hold infinity before training, and whether the folder has an owner."""
         self._owned = trainer.is_global_zero and is_owned(self.folder.parent)
-        found = non_finite_weights(pl_module.parts.networks)
-        self._infinite = {name for name, is_parameter in found.items() if not is_parameter}
+        non_finite = non_finite_weights(pl_module.parts.networks)
+        self._infinite = {name for name, is_parameter in non_finite.items() if not is_parameter}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Install the signal handlers again, over Lightning's; end a run that has all its steps."""

@@ -32,5 +32,5 @@ class Embeddings(embeddings.Embeddings):
         """Find the nearest points to this process's part; called by all, it gives all."""
         values = self()
         part = ranks.chunk(len(values))
-        found = embeddings.nearest(values[part.start : part.stop], centroids, self.device)
-        return ranks.gather_rows(found, len(values)).cpu()
+        nearest = embeddings.nearest(values[part.start : part.stop], centroids, self.device)
+        return ranks.gather_rows(nearest, len(values)).cpu()

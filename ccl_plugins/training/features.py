@@ -49,17 +49,17 @@ def frozen_features(
         folder: Where large features are put into a file without a name; None: they stay in memory.
     """
     into = Filling(len(split), folder)
-    found, _ = _forward(method, method.encode, split, transform, batch_size, workers, into)
+    features, _ = _forward(method, method.encode, split, transform, batch_size, workers, into)
     images = Images(
         torch.arange(len(split)),
         partial(_plain_batches, split, transform, workers),
         partial(copy.deepcopy, method.backbone),
     )
     return Frozen(
-        found,
+        features,
         tensor_columns(split.metadata),
         images,
-        _towers(method, found, split, transform, batch_size),
+        _towers(method, features, split, transform, batch_size),
         vocabulary=getattr(split, "vocabulary", {}),
         projections=_projections(method, split, transform, batch_size, workers)
         if projections
@@ -89,7 +89,7 @@ def _projections(
         num_workers=workers,
         generator=torch.Generator(),
     )
-    found = []
+    projections = []
     with evaluating(method), torch.no_grad():
         for batch in loader:
             names = trait(transform, "modalities") or [IMAGE] * len(batch.views)
@@ -99,8 +99,8 @@ def _projections(
                 else method.embed_modality(name, view.to(like.device))
                 for name, view in zip(names, batch.views, strict=True)
             ]
-            found.append(functional.normalize(torch.stack(projected).float(), dim=-1).cpu())
-    return torch.cat(found, dim=1)
+            projections.append(functional.normalize(torch.stack(projected).float(), dim=-1).cpu())
+    return torch.cat(projections, dim=1)
 
 
 def _towers(
@@ -136,13 +136,13 @@ def embed_texts(
         )
     name, tokens = read
     device = next(method.parameters()).device  # type: ignore[attr-defined]  # of the module
-    given, found = list(texts), []
+    given, projections = list(texts), []
     with evaluating(method), torch.no_grad():  # type: ignore[arg-type]
         for first in range(0, len(given), batch_size):
             batch = tokens.plain(given[first : first + batch_size])
             projected = method.embed_modality(name, batch.to(device))
-            found.append(functional.normalize(projected.float(), dim=1).cpu())
-    return torch.cat(found)
+            projections.append(functional.normalize(projected.float(), dim=1).cpu())
+    return torch.cat(projections)
 
 
 def embed_split(
@@ -181,11 +181,11 @@ def embed_split(
     size = len(split)
     into = Filling(size, folder, f"{EMBEDDINGS}{of}", ranks.chunk(size))
     function = method.encode if of == "features" else unit
-    found, in_file = _forward(method, function, split, transform, batch_size, workers, into)
+    embedded, in_file = _forward(method, function, split, transform, batch_size, workers, into)
     if not in_file:
-        return ranks.gather_rows(found, size).cpu()
+        return ranks.gather_rows(embedded, size).cpu()
     ranks.all_of(True)  # the rows of the others are there
-    return found
+    return embedded
 
 
 def _forward(

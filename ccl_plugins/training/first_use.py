@@ -24,22 +24,26 @@ from ccl_plugins.training.randomness import undisturbed
 from ccl_plugins.transforms.modalities import by_modality, column_of, sources
 
 
-def check_rows(method: Any, member: str, found: Any) -> int:
+def check_rows(method: Any, member: str, rows: Any) -> int:
     """The width of what ``encode`` or ``project`` makes of one image, (1, width)."""
-    if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != 1:
+    if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != 1:
         raise ValueError(
             f"{type(method).__name__}.{member} must give (n, width) for n images: (1, width) for one, not"
-            f" {_shown(found)}"
+            f" {_shown(rows)}"
         )
-    return found.shape[1]
+    return rows.shape[1]
 
 
-def check_embedded(method: Any, found: Any, views: int, n: int) -> None:
+def check_embedded(method: Any, embedded: Any, views: int, n: int) -> None:
     """Check that a method embedded n samples of some views."""
     name = f"{type(method).__name__}.embed"
-    if not isinstance(found, Embedded):
-        raise ValueError(f"{name} must return an Embedded, not {_shown(found)}")
-    parts = {"features": found.features, "projections": found.projections, "keys": found.keys}
+    if not isinstance(embedded, Embedded):
+        raise ValueError(f"{name} must return an Embedded, not {_shown(embedded)}")
+    parts = {
+        "features": embedded.features,
+        "projections": embedded.projections,
+        "keys": embedded.keys,
+    }
     for part, x in parts.items():
         if part == "keys" and x is None:
             continue
@@ -48,8 +52,8 @@ def check_embedded(method: Any, found: Any, views: int, n: int) -> None:
             raise ValueError(
                 f"{name} must give {part} (u, {n}, width) of u views, 1 to {views}, not {_shown(x)}"
             )
-    if (patches := found.patches) is not None:
-        rows = (int(patches.counts.sum()), found.projections.shape[2])
+    if (patches := embedded.patches) is not None:
+        rows = (int(patches.counts.sum()), embedded.projections.shape[2])
         right = patches.student.shape == patches.teacher.shape == rows
         if not right or len(patches.counts) != n:
             raise ValueError(
@@ -57,23 +61,23 @@ def check_embedded(method: Any, found: Any, views: int, n: int) -> None:
                 f" and counts ({n}, v), not {_shown(patches.student)}, {_shown(patches.teacher)} and"
                 f" {_shown(patches.counts)}"
             )
-    if found.keys is not None and found.keys.shape[2] != found.projections.shape[2]:
+    if embedded.keys is not None and embedded.keys.shape[2] != embedded.projections.shape[2]:
         raise ValueError(
-            f"{name} must give projections and keys of one width, not {found.projections.shape[2]} and"
-            f" {found.keys.shape[2]}"
+            f"{name} must give projections and keys of one width, not {embedded.projections.shape[2]} and"
+            f" {embedded.keys.shape[2]}"
         )
 
 
-def check_observed(name: str, condition: Any, found: Any, views: int, n: int) -> None:
+def check_observed(name: str, condition: Any, values: Any, views: int, n: int) -> None:
     """Check that a condition has a value for each of n embedded samples; reads shapes alone."""
-    shape = tuple(getattr(found, "shape", ()))
+    shape = tuple(getattr(values, "shape", ()))
     right = shape[:1] == (n,) and len(shape) <= 2
-    if not isinstance(found, Tensor) or not (
+    if not isinstance(values, Tensor) or not (
         right or (len(shape) == 3 and shape[:2] == (views, n))
     ):
         raise ValueError(
             f"condition {name!r}, {type(condition).__name__}, must give ({n},), ({n}, c) or, where it"
-            f" differs per view, ({views}, {n}, c) for {n} samples, not {_shown(found)}"
+            f" differs per view, ({views}, {n}, c) for {n} samples, not {_shown(values)}"
         )
 
 
@@ -94,15 +98,15 @@ def check_weights(objective: Any, pairs: Any) -> None:
         )
 
 
-def check_loss(objective: Any, found: Any) -> None:
+def check_loss(objective: Any, loss: Any) -> None:
     """Check that a loss is one number with a gradient."""
-    if not isinstance(found, Tensor) or found.ndim or not found.is_floating_point():
+    if not isinstance(loss, Tensor) or loss.ndim or not loss.is_floating_point():
         raise ValueError(
             f"{type(objective).__name__}.loss must return one number, a float tensor of shape (), not"
-            f" {_shown(found)}"
+            f" {_shown(loss)}"
         )
     # A loss of 0 has none where no anchor counts, which `nothing_counts` says.
-    if torch.is_grad_enabled() and not found.requires_grad and bool(found):
+    if torch.is_grad_enabled() and not loss.requires_grad and bool(loss):
         raise ValueError(
             f"the loss of {type(objective).__name__} has no gradient: compute it from the pairs' anchors"
             " and keys, without detach, no_grad or whole numbers"
@@ -145,15 +149,15 @@ def check_indices(sampler: Any, batch: Any, size: int) -> None:
         )
 
 
-def check_views(transform: Any, found: Any) -> None:
+def check_views(transform: Any, views: Any) -> None:
     """Check that an image has become a list of as many tensors as the transform says."""
     name, count = type(transform).__name__, transform.count
-    if not isinstance(found, list | tuple) or len(found) != count:
-        had = f"{len(found)}" if isinstance(found, list | tuple) else _shown(found)
+    if not isinstance(views, list | tuple) or len(views) != count:
+        had = f"{len(views)}" if isinstance(views, list | tuple) else _shown(views)
         raise ValueError(
             f"{name} must make a list of {count} views of an image (its count), not {had}"
         )
-    for view in found:
+    for view in views:
         if not isinstance(view, Tensor):
             raise ValueError(f"{name} must make views that are tensors, not {_shown(view)}")
 

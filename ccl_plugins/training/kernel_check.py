@@ -68,25 +68,25 @@ def check_kernel(
         rows = torch.randperm(size, generator=generator)[:SAMPLED_ROWS]
     values = take(values, rows)
     with torch.no_grad():
-        found = similarities(kernel, values, values)
-        if len(wrong := (~found.isfinite()).nonzero()):
+        matrix = similarities(kernel, values, values)
+        if len(wrong := (~matrix.isfinite()).nonzero()):
             i, j = wrong[0].tolist()
             raise ValueError(
-                f"the kernel {type(kernel).__name__} must be finite, not {float(found[i, j])} for"
+                f"the kernel {type(kernel).__name__} must be finite, not {float(matrix[i, j])} for"
                 f" {_shown(values, i)} and {_shown(values, j)} of condition {name!r}"
             )
-        gap = (found - found.T).abs()
-        if len(wrong := (gap > 1e-3 * found.abs().max()).nonzero()):
+        gap = (matrix - matrix.T).abs()
+        if len(wrong := (gap > 1e-3 * matrix.abs().max()).nonzero()):
             i, j = wrong[0].tolist()
             raise ValueError(
-                f"the kernel {type(kernel).__name__} must be symmetric, not {float(found[i, j])} and"
-                f" {float(found[j, i])} for {_shown(values, i)} and {_shown(values, j)} of condition"
+                f"the kernel {type(kernel).__name__} must be symmetric, not {float(matrix[i, j])} and"
+                f" {float(matrix[j, i])} for {_shown(values, i)} and {_shown(values, j)} of condition"
                 f" {name!r}"
             )
         if getattr(kernel, "positive_definite", False):
-            _refuse_negative(found.double(), type(kernel).__name__, name)
-        surviving, neighbors = torch.stack(describe_kernel(found)).tolist()
-        for finding in what_is_off(step, kernel, values, name, found):
+            _refuse_negative(matrix.double(), type(kernel).__name__, name)
+        surviving, neighbors = torch.stack(describe_kernel(matrix)).tolist()
+        for finding in what_is_off(step, kernel, values, name, matrix):
             (findings or Findings()).say(finding, stacklevel=3)
     return {"surviving_weight": surviving, "effective_neighbors": neighbors}
 
@@ -104,7 +104,9 @@ def _shown(values: Any, row: int) -> Any:
     return {name: z[row].tolist() for name, z in values.items()}
 
 
-def what_is_off(step: int, kernel: Any, values: Any, name: str, found: Tensor) -> Iterator[Finding]:
+def what_is_off(
+    step: int, kernel: Any, values: Any, name: str, matrix: Tensor
+) -> Iterator[Finding]:
     """A finding if a kernel sees almost nothing of numbers, or any two different values as nearly equal.
 
     Args:
@@ -112,10 +114,10 @@ def what_is_off(step: int, kernel: Any, values: Any, name: str, found: Tensor) -
         kernel: The kernel.
         values: (r, c) or (r,) values of its condition, or of its conditions by name.
         name: The condition's name, or that of all of them together.
-        found: (r, r) the kernel of these values with themselves.
+        matrix: (r, r) the kernel of these values with themselves.
     """
     if isinstance(values, Tensor):
-        yield from _off(step, kernel, values, name, found)
+        yield from _off(step, kernel, values, name, matrix)
         return
     parts: list[Finding] = []
     for on, inner, place in kernels_within(kernel):
@@ -123,7 +125,7 @@ def what_is_off(step: int, kernel: Any, values: Any, name: str, found: Tensor) -
         parts += _off(step, inner, z, on, similarities(inner, z, z), place)
     yield from parts
     numbers = all(z.is_floating_point() for z in values.values())
-    if not parts and numbers and (weight := _of_most(found)) < FAINT:
+    if not parts and numbers and (weight := _of_most(matrix)) < FAINT:
         yield _faint(step, kernel, name, weight)
 
 
@@ -132,7 +134,7 @@ def _off(
     kernel: Any,
     z: Tensor,
     name: str,
-    found: Tensor,
+    matrix: Tensor,
     place: str = "objective.kernel",
 ) -> Iterator[Finding]:
     candidates = scales_of(kernel, z)
@@ -147,9 +149,9 @@ def _off(
             explains=False,
         )
     # Few of many samples may share a class id.
-    if z.is_floating_point() and (weight := _of_most(found)) < FAINT:
+    if z.is_floating_point() and (weight := _of_most(matrix)) < FAINT:
         yield _faint(step, kernel, name, weight, place, candidates)
-    elif (weight := _of_different(found, z)) > ALIKE:
+    elif (weight := _of_different(matrix, z)) > ALIKE:
         yield Finding(
             "a-kernel-sees-all-as-equal",
             step,
@@ -160,30 +162,30 @@ def _off(
         )
 
 
-def _of_most(found: Tensor) -> float:
+def _of_most(matrix: Tensor) -> float:
     """The mean weight of another sample, of a sample's own, that three quarters of the samples exceed.
 
     The mean over all would hide it behind values that many share, as a constant in place of missing ones.
     """
-    others = found.double().abs().fill_diagonal_(0).sum(1) / (len(found) - 1)
-    return float(others.quantile(0.25) / _own(found))
+    others = matrix.double().abs().fill_diagonal_(0).sum(1) / (len(matrix) - 1)
+    return float(others.quantile(0.25) / _own(matrix))
 
 
-def _of_different(found: Tensor, z: Tensor) -> float:
+def _of_different(matrix: Tensor, z: Tensor) -> float:
     """The weight, of a sample's own, that 95 % of the pairs of different values exceed; 0 without any."""
-    weights = found.double().abs()[squared_distance(z, z) > torch.finfo(torch.float32).tiny]
-    return float(weights.quantile(0.05) / _own(found)) if len(weights) else 0.0
+    weights = matrix.double().abs()[squared_distance(z, z) > torch.finfo(torch.float32).tiny]
+    return float(weights.quantile(0.05) / _own(matrix)) if len(weights) else 0.0
 
 
-def _own(found: Tensor) -> Tensor:
-    return found.diagonal().double().mean().clamp_min(1e-300)
+def _own(matrix: Tensor) -> Tensor:
+    return matrix.diagonal().double().mean().clamp_min(1e-300)
 
 
 def scales_of(kernel: Any, z: Tensor) -> str:
     """Quantiles of what the kernel's scale divides, over different numbers, in words."""
-    if not (found := scale_quantiles(kernel, z)):
+    if not (quantiles := scale_quantiles(kernel, z)):
         return ""
-    low, middle, high = found
+    low, middle, high = quantiles
     return f"{low:.3g}, {middle:.3g} or {high:.3g} (10, 50 and 90 % of what it divides)"
 
 
@@ -196,8 +198,8 @@ def scale_quantiles(kernel: Any, z: Tensor) -> list[float]:
     off = off[off > torch.finfo(torch.float32).tiny ** 0.5]
     if not len(off):
         return []
-    found: list[float] = off.quantile(torch.tensor([0.1, 0.5, 0.9]).to(off)).tolist()
-    return found
+    quantiles: list[float] = off.quantile(torch.tensor([0.1, 0.5, 0.9]).to(off)).tolist()
+    return quantiles
 
 
 def kernels_within(kernel: Any, place: str = "objective.kernel") -> Iterator[tuple[str, Any, str]]:
@@ -210,13 +212,13 @@ def kernels_within(kernel: Any, place: str = "objective.kernel") -> Iterator[tup
             yield from kernels_within(inner, f"{place}.kernels")
 
 
-def _refuse_negative(found: Tensor, kind: str, name: str) -> None:
+def _refuse_negative(matrix: Tensor, kind: str, name: str) -> None:
     """Refuse a kernel matrix with a negative eigenvalue, but for rounding."""
-    eigenvalues = torch.linalg.eigvalsh(found)
+    eigenvalues = torch.linalg.eigvalsh(matrix)
     if eigenvalues[0] < -1e-3 * eigenvalues.abs().max():
         raise ValueError(
             f"the kernel {kind} says that it is positive definite, and has the eigenvalue"
-            f" {float(eigenvalues[0]):.3g} beside {float(eigenvalues[-1]):.3g} on {len(found)} samples of"
+            f" {float(eigenvalues[0]):.3g} beside {float(eigenvalues[-1]):.3g} on {len(matrix)} samples of"
             f" condition {name!r}: declare positive_definite = False, or take another kernel"
         )
 

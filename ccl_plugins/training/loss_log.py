@@ -152,8 +152,8 @@ def publish(trainer: pl.Trainer, values: Mapping[str, float], step: int | None =
 
 def _scalars(objective: Any) -> dict[str, float]:
     """The objective's scheduled and learned numbers, copied from the device at once."""
-    found = trait(objective, "scalars")()
-    if not found:
+    scalars = trait(objective, "scalars")()
+    if not scalars:
         return {}
-    values = torch.stack([value.float() for value in found.values()]).tolist()
-    return {f"objective/{name}": value for name, value in zip(found, values, strict=True)}
+    values = torch.stack([value.float() for value in scalars.values()]).tolist()
+    return {f"objective/{name}": value for name, value in zip(scalars, values, strict=True)}

@@ -271,8 +271,8 @@ class TrainingModule(LightningModule):
         # The first step that reads the tables: a resumed run hides events of later steps only.
         # Lightning's own count is not yet restored when a resumed run begins.
         step = epoch * self._steps_per_epoch if epoch else 0
-        for name, found in ranks.of_first(self._describe(refreshed, step)).items():
-            logged = {f"condition/{name}/{key}": value for key, value in found.items()}
+        for name, metrics in ranks.of_first(self._describe(refreshed, step)).items():
+            logged = {f"condition/{name}/{key}": value for key, value in metrics.items()}
             self.described |= logged
             publish(self.trainer, logged, step + 1)
 
@@ -280,7 +280,7 @@ class TrainingModule(LightningModule):
         """Of refreshed tables, and of the kernels that read them, by condition; on the first process."""
         if ranks.rank() != 0:
             return {}
-        found = {name: self.tables.describe(name).metrics() for name in refreshed}
+        described = {name: self.tables.describe(name).metrics() for name in refreshed}
         fitted = set(self.tables)
         for kernel, names in kernels_read(self.objective):
             if fitted.issuperset(names) and not set(names).isdisjoint(refreshed):
@@ -288,8 +288,8 @@ class TrainingModule(LightningModule):
                 table = tables if len(names) > 1 else tables[names[0]]
                 of = together(names)
                 checked = check_kernel(kernel, table, of, self.findings, step)
-                found[of] = found.get(of, {}) | checked
-        return found
+                described[of] = described.get(of, {}) | checked
+        return described
 
     def _embed(self, of: Embedding = "projection") -> Tensor:
         # Conditions are first fitted before Lightning has moved the model.

@@ -51,13 +51,13 @@ def _why_nothing_counts(objective: Any, pairs: Any, samples: int) -> str:
     read = [name for name in objective.conditions if name in pairs.samples.condition]
     if not read:
         return f"the batch has {samples} samples; take a larger batch_size"
-    found = []
+    counts = []
     for name in read:
         values = pairs.samples.condition[name]
         rows = values[0] if values.ndim == 3 else values
         count = len(torch.unique(rows, dim=0))
-        found.append(f"{count} value{'' if count == 1 else 's'} of condition {name!r}")
+        counts.append(f"{count} value{'' if count == 1 else 's'} of condition {name!r}")
     return (
-        f"its {len(rows)} samples have {' and '.join(found)}; take another condition, a larger batch_size"
+        f"its {len(rows)} samples have {' and '.join(counts)}; take another condition, a larger batch_size"
         " or another sampler"
     )

@@ -120,13 +120,13 @@ class Progress(TQDMProgressBar):
 
     def _cost(self) -> list[str]:
         """The monitors' share of the time, if there are any."""
-        found = self.trainer.callback_metrics.get(COSTS)
-        return [] if found is None else [f"{float(found):.1%} of it for monitors"]
+        share = self.trainer.callback_metrics.get(COSTS)
+        return [] if share is None else [f"{float(share):.1%} of it for monitors"]
 
     def _probe(self) -> list[str]:
         """The latest accuracy of the label's online probe, if it is measured."""
-        found = self.trainer.callback_metrics.get(PROBE)
-        return [] if found is None else [f"label probe {float(found):.3f}"]
+        accuracy = self.trainer.callback_metrics.get(PROBE)
+        return [] if accuracy is None else [f"label probe {float(accuracy):.3f}"]
 
 
 def clock(seconds: float) -> str:

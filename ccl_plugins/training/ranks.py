@@ -54,10 +54,10 @@ def on_first(
     for (name, key), shape, dtype, place in shapes:
         if place is not None:  # large: each process maps the file
             path, first = place
-            found = tensors[name, key] if tensors else map_at(path, first, dtype, shape)
+            tensor = tensors[name, key] if tensors else map_at(path, first, dtype, shape)
         else:
-            found = _of_first(tensors[name, key] if tensors else torch.empty(shape, dtype=dtype))
-        received.setdefault(name, {})[key] = found
+            tensor = _of_first(tensors[name, key] if tensors else torch.empty(shape, dtype=dtype))
+        received.setdefault(name, {})[key] = tensor
     return {name: Table(parts.pop(None), parts) for name, parts in received.items()}  # type: ignore[arg-type]  # None is popped
 
 
@@ -113,11 +113,13 @@ def require_same_run(record: Mapping[str, Any]) -> None:
     dist.all_gather_object(everyones, (record.get("data", {}), {**record, "data": versions()}))
     (data, rest), *_ = everyones
     for number, (its_data, its_rest) in enumerate(everyones):
-        if found := other_data(data, its_data):
-            raise ValueError(f"process {number} sees other data than process 0: {'; '.join(found)}")
-        if found := [*differences(rest, its_rest)]:
+        if differing := other_data(data, its_data):
             raise ValueError(
-                f"process {number} is of another run than process 0: {'; '.join(found)}: start all with"
+                f"process {number} sees other data than process 0: {'; '.join(differing)}"
+            )
+        if differing := [*differences(rest, its_rest)]:
+            raise ValueError(
+                f"process {number} is of another run than process 0: {'; '.join(differing)}: start all with"
                 " one configuration"
             )
 

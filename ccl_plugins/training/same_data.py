@@ -41,16 +41,16 @@ def fingerprint(
     """
 
     def read(indices: list[int]) -> list[str]:
-        found: list[str] = read_batch(_Contents(split), indices, list, workers)
-        return found
+        fingerprints: list[str] = read_batch(_Contents(split), indices, list, workers)
+        return fingerprints
 
-    found = of_data(split, read)
+    identity = of_data(split, read)
     for name, each in by_modality(transform).items() if transform is not None else ():
         if (tokenizer := trait(each, "fingerprint")()) is not None:
-            found["columns"][f"tokens of {name}"] = ["tokens", tokenizer]
-    known = {name: each for name, each in found.items() if name != "written"}
-    found["digest"] = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
-    return found
+            identity["columns"][f"tokens of {name}"] = ["tokens", tokenizer]
+    known = {name: each for name, each in identity.items() if name != "written"}
+    identity["digest"] = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+    return identity
 
 
 class _Contents(torch.utils.data.Dataset[str]):
@@ -80,18 +80,18 @@ def refuse_other_data(
         UserWarning: If images in files may be others, but need not be.
     """
     before = point.record.get("data", {})
-    found = other_data(before, now)
-    if not found:
+    differing = other_data(before, now)
+    if not differing:
         warn_of_doubts(before, now)
         again = Tables(parts.conditions, len(split), seed).once(split)
-        found = [
+        differing = [
             f"condition {name!r} has another table"
             for name, table in again.items()
             if name in point.tables and not _is_same(table, point.tables[name])
         ]
-    if found:
+    if differing:
         raise OtherData(
-            f"the data is not that of the run: {'; '.join(found)}. A run is resumed with the data that"
+            f"the data is not that of the run: {'; '.join(differing)}. A run is resumed with the data that"
             " it began with; --overwrite (overwrite=True) or another output folder begins anew"
         )
 
@@ -120,9 +120,9 @@ def require_data_of(
     """
     before = record.get("data", {})
     now = {k: fingerprint(split, workers, transform) for k, split in splits.items() if k in before}
-    if found := other_data(before, now):
+    if differing := other_data(before, now):
         raise OtherData(
-            f"the data is not that of the run in {where}: {'; '.join(found)}. Its stored numbers are of"
+            f"the data is not that of the run in {where}: {'; '.join(differing)}. Its stored numbers are of"
             " other data: bring that back, or train a run on this"
         )
     warn_of_doubts(before, now)

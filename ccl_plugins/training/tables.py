@@ -166,10 +166,10 @@ class Tables:
             for name, condition in self.conditions.items()
             if condition.refresh == "never" and not trait(condition, "reads_embeddings")
         }
-        found: dict[str, Table] = {}
+        tables: dict[str, Table] = {}
         for names in together(static):
-            found |= self._fit(names, 0, split, _refused(names[0]))
-        return found
+            tables |= self._fit(names, 0, split, _refused(names[0]))
+        return tables
 
     def _is_due(self, name: str, epoch: int) -> bool:
         refresh = self.conditions[name].refresh
@@ -189,11 +189,11 @@ class Tables:
         with undisturbed(), torch.no_grad():
             seed_cpu(mix(self.seed, epoch, list(self.conditions).index(first)))
             fitted = source.fit(split, given, before)
-        found = {}
+        tables = {}
         for name, each in zip(names, one_of_each(group, fitted), strict=True):
             table = self._checked(name, each)
-            found[name] = table if self.folder is None else put(self.folder, name, epoch, table)
-        return found
+            tables[name] = table if self.folder is None else put(self.folder, name, epoch, table)
+        return tables
 
     def _checked(self, name: str, fitted: Any) -> Table:
         condition = self.conditions[name]
@@ -253,9 +253,9 @@ class Tables:
         Raises:
             ChangedFile: If such a file was changed since the run began.
         """
-        found = {n: rows(t.values, index) for n, t in self.tables.items() if self._in_file[n]}
+        values = {n: rows(t.values, index) for n, t in self.tables.items() if self._in_file[n]}
         self._reading.check()
-        return found
+        return values
 
     def look_up(self, index: Tensor, read: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """The values of a batch, by condition, on the device of its dataset indices (n,).
@@ -288,34 +288,34 @@ class Tables:
 
     def _on(self, device: torch.device, name: str, key: str, value: Tensor) -> Tensor:
         """A tensor on a device, moved there once: a copy in every step would wait for it."""
-        found = self._on_device.get((name, key))
-        if found is None or found.device != device:
-            found = self._on_device[name, key] = value.to(device)
-        return found
+        moved = self._on_device.get((name, key))
+        if moved is None or moved.device != device:
+            moved = self._on_device[name, key] = value.to(device)
+        return moved
 
     def observe(self, embedded: Embedded) -> dict[str, Tensor]:
         """The values of the conditions that are computed from the embedded batch, without gradient."""
         now = {n: c for n, c in self.conditions.items() if c.refresh == "batch"}
-        found: dict[str, Tensor] = {}
+        values: dict[str, Tensor] = {}
         with torch.no_grad():
             for names in together(now):
                 group = [now[name] for name in names]
                 computed = source_of(group[0])(embedded)
-                found |= zip(names, one_of_each(group, computed), strict=True)
+                values |= zip(names, one_of_each(group, computed), strict=True)
         u, n = embedded.projections.shape[:2]
-        for name, each in found.items():
+        for name, each in values.items():
             check_observed(name, now[name], each, u, n)
-        return found
+        return values
 
     def state_dict(self) -> dict[str, Any]:
         """The tables as plain data and tensors; of values in a file, where they are and a fingerprint."""
-        found = {}
+        state = {}
         for name, table in self.tables.items():
             if name not in self._references:
                 self._references[name] = reference(table.values, self.folder)
             values = self._references[name] or {"values": table.values}
-            found[name] = {**values, "extras": dict(table.extras), "epoch": self.epochs[name]}
-        return found
+            state[name] = {**values, "extras": dict(table.extras), "epoch": self.epochs[name]}
+        return state
 
     def files(self) -> set[str]:
         """The names of the files of the run's own folder in which values of tables are."""

@@ -175,9 +175,9 @@ def boxes(
     elif width / height > ratio[1]:
         most_wide = round(height * ratio[1])
     center = ((height - most_tall) // 2, (width - most_wide) // 2, most_tall, most_wide)
-    found = fits.any(1)
+    any_fits = fits.any(1)
     parts = zip((top, left, tall, wide), center, strict=True)
-    return torch.stack([torch.where(found, part, other) for part, other in parts], 1)
+    return torch.stack([torch.where(any_fits, part, other) for part, other in parts], 1)
 
 
 def crop_weights(

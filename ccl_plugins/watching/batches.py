@@ -60,8 +60,8 @@ def same_class(anchors: Tensor, others: Tensor, counts: Tensor) -> Tensor:
 def described_kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
     """By what each kernel reads, one condition or several: (2,) surviving weight, effective neighbors."""
     return {
-        together(names): torch.stack(describe_kernel(found))
-        for _, names, _, found in kernel_matrices(objective, pairs)
+        together(names): torch.stack(describe_kernel(matrix))
+        for _, names, _, matrix in kernel_matrices(objective, pairs)
     }
 
 

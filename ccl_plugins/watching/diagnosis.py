@@ -301,7 +301,7 @@ def _named(symptoms: Iterable[Symptom]) -> Iterator[tuple[str, Symptom]]:
         yield (f"{name}[{counts[name]}]" if counts[name] > 1 else name), each
 
 
-def _checked(found: Any) -> Finding:
-    if not isinstance(found, Finding):
-        raise TypeError(f"it must give findings, not {found!r:.80}")
-    return found
+def _checked(finding: Any) -> Finding:
+    if not isinstance(finding, Finding):
+        raise TypeError(f"it must give findings, not {finding!r:.80}")
+    return finding

@@ -20,6 +20,6 @@ class BlindKernel(Symptom):
         """Look at the first batch, and at one when the run should have learned."""
         if not seen.first and not seen.due:
             return
-        for kernel, names, read, found in kernel_matrices(seen.objective, seen.pairs):
+        for kernel, names, read, matrix in kernel_matrices(seen.objective, seen.pairs):
             if not {*seen.tables}.issuperset(names):
-                yield from what_is_off(seen.step, kernel, read, together(names), found)
+                yield from what_is_off(seen.step, kernel, read, together(names), matrix)
