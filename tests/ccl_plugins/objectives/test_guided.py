@@ -280,6 +280,19 @@ def test_the_steps_between_two_updates_are_all_averaged():
     assert_same(head(objective, "digit").prototypes, torch.stack(expected))
 
 
+def test_a_prototype_without_a_sample_in_a_step_stays():
+    objective = guided({"on": "digit", "keep": True, "by": Prototypes(momentum=0.0)})
+    objective.loss(pairs_of())
+    objective.after_step()
+    before = head(objective, "digit").prototypes.clone()
+    some = Samples({"digit": torch.zeros_like(IDS)}, features=1 - FEATURES)
+    objective.loss(in_batch(ANCHORS, some))
+    objective.after_step()
+    after = head(objective, "digit").prototypes
+    assert not torch.equal(after[0], before[0])
+    assert torch.equal(after[1:], before[1:])
+
+
 def test_an_objective_that_hides_is_minimized_and_another_kept_by():
     by = FairCCLK(RBF(0.1), 0.5)
     objective = guided(
@@ -735,6 +748,11 @@ def test_a_mistake_in_a_guide_is_named_with_its_place_when_it_is_chosen(changed,
         ccl.objective("guided", base="infonce", guides=[guide])
     with pytest.raises(ccl.RegistryError, match=r"guides\[0\]: a guide needs 'keep', 'by'"):
         ccl.objective("guided", base="infonce", guides=[{"on": "digit"}])
+
+
+def test_a_guide_that_says_in_words_whether_it_keeps_is_refused_when_it_is_built():
+    with pytest.raises(TypeError, match=r"guides\[0\]: keep must be true or false, not 'no'"):
+        Guided(InfoNCE(), [Guide("digit", "no", Classification())])
 
 
 KEEP, HIDE = {"on": "z", "keep": True}, {"on": "z", "keep": False}
