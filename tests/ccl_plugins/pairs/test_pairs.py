@@ -129,6 +129,8 @@ def test_pairs_stay_as_they_are_and_equal_only_themselves():
     pairs = with_queue()
     with pytest.raises(FrozenInstanceError):
         pairs.offset = 1
+    with pytest.raises(FrozenInstanceError):
+        pairs.queue.valid = None
     assert len({pairs, replace(pairs)}) == 2
     assert "_products" not in repr(pairs)
 
@@ -137,7 +139,7 @@ def test_what_is_not_given_is_absent():
     pairs = Pairs(unit(2, 3, 4), unit(2, 3, 4), (0, 1), (0, 1))
     absent = ["queue", "batch_candidates", "draws", "positive", "negative"]
     assert [getattr(pairs, name) for name in absent] == [None] * len(absent)
-    absent = ["features", "index", "partner", "missing"]
+    absent = ["features", "index", "partner", "missing", "patches"]
     assert [getattr(pairs.samples, name) for name in absent] == [None] * len(absent)
     empty = ["extras", "condition", "partner_condition"]
     assert [getattr(pairs.samples, name) for name in empty] == [{}] * len(empty)
@@ -434,3 +436,35 @@ def test_a_queue_that_differs_by_view_gives_the_keys_of_the_views_asked_for():
         assert torch.equal(per_view.of_views(views), per_view.keys[views])
     shared = Queue(unit(4, 2), torch.ones(4).bool())
     assert shared.of_view(2) is shared.of_views([2, 0]) is shared.keys
+
+
+def test_samples_are_gathered_row_by_row_but_for_features(monkeypatch):
+    given = Samples(
+        {"per view": torch.rand(2, 3, 5), "shared": torch.rand(3, 5)},
+        torch.tensor([7, 8, 9]),
+        torch.rand(2, 3, 4),
+        partner=torch.tensor([1, 2, 3]),
+        partner_condition={"shared": torch.rand(3, 5)},
+    )
+    monkeypatch.setattr(dist, "world_size", lambda: 2)
+    monkeypatch.setattr(dist, "gather", lambda x: (x, x + 1))
+    everyone = given.gathered()
+
+    def both(x, dim=0):
+        return torch.cat([x, x + 1], dim)
+
+    assert torch.equal(everyone.condition["per view"], both(given.condition["per view"], 1))
+    assert torch.equal(everyone.condition["shared"], both(given.condition["shared"]))
+    assert torch.equal(everyone.index, both(given.index))
+    assert torch.equal(everyone.partner, both(given.partner))
+    shared = everyone.partner_condition["shared"]
+    assert torch.equal(shared, both(given.partner_condition["shared"]))
+    assert everyone.features is given.features
+    bare = Samples().gathered()
+    assert (bare.index, bare.partner) == (None, None)
+
+
+def test_an_anchor_view_is_compared_with_its_own_view_of_the_queue():
+    pairs = replace(in_batch(unit(2, 3, 4)), queue=Queue(unit(2, 5, 4), torch.ones(5).bool()))
+    for i in (1, 0):
+        torch.testing.assert_close(pairs.sim_queue(i), pairs.anchors[i] @ pairs.queue.keys[i].T)
