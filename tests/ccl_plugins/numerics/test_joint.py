@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ccl_plugins.kernels import RBF, Delta, Product, Sum
+from ccl_plugins.kernels import RBF, Delta, Polynomial, Product, Sum
+from ccl_plugins.numerics import conditional_operator
 from ccl_plugins.numerics.joint import DIGIT, Joint, joint_ids, pack, unpack
 
 IDS = torch.tensor([0, 1, (1 << DIGIT) + 5, (3 << 2 * DIGIT) + (7 << DIGIT) + 2, 1 << 62])
@@ -74,3 +75,28 @@ def test_there_are_joint_classes_if_every_kernel_separates_class_ids(kernel, sec
     assert (classes is not None) == separates
     if separates:
         assert len(classes.unique()) == len(IDS)
+
+
+def test_of_joint_classes_one_similarity_is_computed(monkeypatch):
+    joint = Joint(Product(on={"species": Delta(), "second": Delta()}))
+    packed = joint.pack({"species": torch.tensor([1, 1, 2, 2]), "second": torch.ones(4).long()})
+    similarity = torch.block_diag(torch.ones(2, 2), torch.ones(2, 2)).double()
+    expected = torch.linalg.solve(similarity + 0.1 * torch.eye(4).double(), similarity)
+    shapes, call = [], Joint.__call__
+
+    def counting(self, a, b):
+        shapes.append((len(a), len(b)))
+        return call(self, a, b)
+
+    monkeypatch.setattr(Joint, "__call__", counting)
+    weights = conditional_operator(joint, packed, 0.1).double()
+    torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6)
+    assert shapes == [(1, 1)]
+
+
+def test_it_is_positive_definite_if_its_kernel_is():
+    class Indefinite(RBF):
+        positive_definite = False
+
+    for each, expected in ((RBF(1.0), True), (Polynomial(), True), (Indefinite(), False)):
+        assert Joint(Product(on={"a": each, "b": Delta()})).positive_definite is expected
