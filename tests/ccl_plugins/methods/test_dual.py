@@ -56,6 +56,13 @@ def clip(images, texts, temperature):
     return total / (2 * n)
 
 
+@pytest.mark.parametrize(("layers", "biases"), [(1, [False]), (2, [True] * 2), (3, [True] * 3)])
+def test_one_layer_is_a_projection_without_bias_and_several_are_a_network(layers, biases):
+    for projection in dual(layers=layers).heads.values():
+        linear = [each for each in projection.modules() if isinstance(each, nn.Linear)]
+        assert [each.bias is not None for each in linear] == biases
+
+
 @pytest.mark.parametrize(("dtype", "near"), [(torch.float64, 1e-9), (torch.float32, 2e-5)])
 def test_infonce_on_two_towers_is_the_loss_of_clip_in_value_and_gradient(dtype, near):
     method, views = dual().to(dtype), sample()
