@@ -237,6 +237,7 @@ def test_classes_that_are_empty_are_named():
         ({"rule": "quadratic"}, "^rule must be .*'geometric', not 'quadratic'"),
         ({"steps": 0}, "steps must be 1 or more"),
         ({"ratio": 0.0}, "ratio must be above 0"),
+        ({"selection": -1}, "selection must be 0 or more, not -1"),
         (
             {"batch_size": 90},
             r"batch_size must be 1 to \d+, the samples that are kept of 96, not 90",
@@ -246,6 +247,8 @@ def test_classes_that_are_empty_are_named():
 def test_imbalance_out_of_range_is_refused(given, words):
     with pytest.raises(ValueError, match=words):
         Imbalanced(**{"batch_size": 8, **given}, condition=CLASSES, size=96, seed=0)
+    kept = len(Imbalanced(selection=0, condition=CLASSES, size=96, batch_size=8, seed=0).kept)
+    assert len(Imbalanced(condition=CLASSES, size=96, batch_size=kept, seed=0)) == 1
 
 
 # in a pipeline
