@@ -105,6 +105,13 @@ def test_heads_are_the_references(heads, norms):
     assert found == norms
 
 
+@pytest.mark.parametrize("heads", ["vit", "resnet"])
+def test_heads_may_have_no_batch_normalization(heads):
+    method = make(heads=heads, batch_norm=False)
+    for head in (method.head, method.predictor):
+        assert not any(isinstance(m, nn.BatchNorm1d) for m in head.modules())
+
+
 def test_keys_begin_as_projections_and_take_no_gradient():
     method = make()
     views = images(4, 4, 0)

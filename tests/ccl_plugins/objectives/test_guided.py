@@ -280,6 +280,16 @@ def test_the_steps_between_two_updates_are_all_averaged():
     assert_same(head(objective, "digit").prototypes, torch.stack(expected))
 
 
+def test_a_sample_that_is_missing_moves_no_prototype():
+    objective = guided({"on": "digit", "keep": True, "by": Prototypes(momentum=0.0)})
+    missing = torch.zeros_like(IDS, dtype=torch.bool)
+    missing[0] = True
+    objective.loss(in_batch(ANCHORS, Samples({"digit": IDS}, features=FEATURES, missing=missing)))
+    objective.after_step()
+    expected = slow.moved([None] * 3, FEATURES[:, 1:], IDS[1:], 0.0)
+    assert_same(head(objective, "digit").prototypes, torch.stack(expected))
+
+
 def test_a_prototype_without_a_sample_in_a_step_stays():
     objective = guided({"on": "digit", "keep": True, "by": Prototypes(momentum=0.0)})
     objective.loss(pairs_of())

@@ -85,3 +85,22 @@ def test_an_anchor_without_positives_does_not_count():
     assert weights.tolist() == [[1, 1, 1, 0, 1, 1, 1]]
     assert values.isfinite().all()
     assert values[0, 3] == 0
+
+
+class WithMargin(SupCon):
+    margin = 0.25
+
+
+@pytest.mark.parametrize(("kind", "margin"), [(SupCon, 0.0), (WithMargin, 0.25)])
+def test_a_subclass_may_compare_positives_with_a_margin(kind, margin):
+    torch.manual_seed(0)
+    views = torch.nn.functional.normalize(torch.randn(2, 6, 4, dtype=torch.float64), dim=-1)
+    ids, terms = torch.tensor([0, 0, 1, 1, 2, 2]), []
+    z, y = views.reshape(12, 4), ids.repeat(2)
+    for a in range(12):
+        negatives = sum((z[a] @ z[k] / 0.5).exp() for k in range(12) if y[k] != y[a])
+        own = [z[a] @ z[k] / 0.5 for k in range(12) if k != a and y[k] == y[a]]
+        logs = [((s - margin).exp() + negatives).log() - s for s in own]
+        terms.append(sum(logs) / len(logs))
+    loss = kind(temperature=0.5, denominator="negatives")(*views, condition=ids)
+    torch.testing.assert_close(loss, torch.stack(terms).mean(), rtol=1e-12, atol=0)
