@@ -47,6 +47,12 @@ def test_a_fractional_size_is_refused():
         FeatureQueue(2.5, 2)
 
 
+def test_another_embedding_is_refused_by_name():
+    queries, keys = torch.randn(2, 3, 4)
+    with pytest.raises(ValueError, match=r"^embedding must be one of 'sphere', 'raw', not 'flat'"):
+        FeatureQueue(8, 4).pairs(queries, keys, embedding="flat")
+
+
 @pytest.mark.parametrize(("size", "name"), [((0, 2), "size"), ((2, 0), "dim")])
 def test_an_empty_queue_is_refused(size, name):
     with pytest.raises(ValueError, match=f"{name} must be 1 or more, not 0"):
