@@ -261,3 +261,16 @@ def test_an_objective_of_another_package_needs_no_more_than_the_protocol():
     mixture.setup({}, Sizes(3, 5, 5, 10))
     assert not mixture.scalars()
     assert not mixture.statistics()
+
+
+def test_objectives_check_the_conditions_that_they_read():
+    checked, given = [], object()
+
+    class Checking(FairCCLK):
+        def check_read(self, name, condition):
+            checked.append((name, condition))
+
+    mixture = Mixture([InfoNCE(), Checking(RBF(), on="color")])
+    for name in ("color", "age"):
+        mixture.check_read(name, given)
+    assert checked == [("color", given)]
