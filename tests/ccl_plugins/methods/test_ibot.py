@@ -28,7 +28,7 @@ import ccl_plugins as ccl
 from ccl_plugins.backbones import LeNet5, Timm
 from ccl_plugins.figures.anchor import weights
 from ccl_plugins.methods import DINO, IBOT
-from ccl_plugins.methods.block_masks import BlockMasks
+from ccl_plugins.methods.block_masks import BlockMasks, _add_block
 from ccl_plugins.objectives import DINOLoss, IBOTLoss, KoLeo, Mixture
 from ccl_plugins.pairs import Masks, Samples
 from ccl_plugins.protocols import DoesNotApply
@@ -324,6 +324,7 @@ def test_views_that_are_drawn_on_the_device_are_masked_too(tmp_path):
         ({"mask_probability": 1.5}, "mask_probability must be from 0 to 1, not 1.5"),
         ({"mask_ratio": (0.5, 0.1)}, r"mask_ratio must be .*as \[0.1, 0.5\].* not \(0.5, 0.1\)"),
         ({"mask_ratio": (0.0, 0.0)}, "mask_ratio must be the least and the largest"),
+        ({"mask_ratio": (0.5, 1.5)}, r"from 0 to 1, not \(0.5, 1.5\)"),
         ({"mask_ratio": (0.1,)}, "mask_ratio must be the least and the largest"),
     ],
 )
@@ -426,3 +427,14 @@ def test_a_pipeline_whose_masks_do_not_fit_is_refused_when_composed(change, mess
 def test_masks_that_nothing_reads_are_a_warning():
     with pytest.warns(UserWarning, match="nothing in this pipeline reads the patches that .*ibot"):
         ccl.Pipeline.from_dict(tomllib.loads(PIPELINE) | {"objective": "dino"})
+
+
+def test_blocks_are_wide_and_high():
+    random.seed(0)
+    shapes = set()
+    for _ in range(50):
+        mask = torch.zeros(14, 14, dtype=torch.bool)
+        _add_block(mask, 40)
+        shapes.add((int(mask.any(1).sum()), int(mask.any(0).sum())))
+    assert any(height > width for height, width in shapes)
+    assert any(height < width for height, width in shapes)
