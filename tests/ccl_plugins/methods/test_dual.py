@@ -12,8 +12,9 @@ from torch import nn
 
 from ccl_plugins.backbones import MLP, LeNet5, TextTransformer
 from ccl_plugins.conditions import Embedding
-from ccl_plugins.kernels import RBF
+from ccl_plugins.kernels import RBF, Linear
 from ccl_plugins.methods import Dual
+from ccl_plugins.numerics.gram import ExactFeatures, Statistic
 from ccl_plugins.objectives import CMC, FairCCLK, InfoNCE, SupCon
 from ccl_plugins.pairs import Samples
 
@@ -328,6 +329,12 @@ def test_without_a_queue_there_is_nothing_to_keep():
     with pytest.raises(ValueError, match="batch of 8 does not fit into the queue of 6"):
         queued(4, 0)[0].check_batch(8)
     assert [Dual.has_queue({"queue_size": size, "dim": 4}) for size in (0, 1)] == [False, True]
+
+
+def test_the_queue_keeps_the_statistics_that_an_objective_asks_for():
+    method, wanted = dual(queue_size=6), {"gram": Statistic("age", ExactFeatures(Linear()))}
+    method.keep_statistics(wanted)
+    assert method.queue.statistics == wanted
 
 
 @pytest.mark.parametrize(
