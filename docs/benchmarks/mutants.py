@@ -137,11 +137,7 @@ class _Places(cst.CSTVisitor):
             return False
         if m.matches(node, m.Expr(m.SimpleString() | m.ConcatenatedString())):
             return False  # a docstring
-        if m.matches(
-            node, m.Assign(value=TYPES) | m.AnnAssign(annotation=m.Annotation(m.Name("TypeAlias")))
-        ):
-            return False
-        if m.matches(node, COLLECTED):
+        if m.matches(node, ALIAS | COLLECTED):
             return False
         if isinstance(node, cst.SimpleStatementLine | cst.BaseCompoundStatement):
             at: Any = self.get_metadata(PositionProvider, node)

@@ -7,7 +7,7 @@ import torch
 
 from ccl_plugins.kernels import RBF, Delta, Polynomial, Product, Sum
 from ccl_plugins.numerics import conditional_operator
-from ccl_plugins.numerics.joint import DIGIT, Joint, joint_ids, pack, unpack
+from ccl_plugins.numerics.joint import DIGIT, Joint, pack, unpack
 
 IDS = torch.tensor([0, 1, (1 << DIGIT) + 5, (3 << 2 * DIGIT) + (7 << DIGIT) + 2, 1 << 62])
 AGE = torch.linspace(0, 1, 5)
@@ -38,13 +38,6 @@ def test_values_that_differ_per_view_are_packed_beside_those_that_do_not():
     assert torch.equal(packed[1, :, 0], AGE)
     with pytest.raises(ValueError, match=r"one number of views, not \[2, 3\]"):
         pack({"a": per_view, "b": torch.rand(3, 5, 3)})
-
-
-def test_joint_ids_are_equal_where_all_are():
-    one, two = torch.tensor([5, 5, 900, 5, 900]), torch.tensor([1, 0, 1, 1, 1])
-    ids = joint_ids([one, two])
-    expected = (one[:, None] == one) & (two[:, None] == two)
-    assert torch.equal(ids[:, None] == ids, expected)
 
 
 def alone(combined, name, kernel):
