@@ -16,7 +16,7 @@ COPYING = (
     "Alias",
     "Cat",
     "Clone",
-    "Reshape",
+    "Permute",
     "ReshapeAlias",
     "Select",
     "Slice",
@@ -32,7 +32,7 @@ COPYING = (
     "Unsqueeze",
     "View",
 )
-"""Operations that put numbers elsewhere and change none; autograd calls them ``<name>Backward0``."""
+"""Operations that put numbers elsewhere and change none; autograd calls them ``<name>Backward<number>``."""
 
 
 def gradient_norms(losses: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
@@ -86,7 +86,7 @@ def origins(x: Tensor) -> Iterator[GradientEdge]:
     while waiting:
         edge = waiting.pop()
         name = edge.node.name().rpartition("::")[2]
-        if name.removesuffix("Backward0") in COPYING and name.endswith("Backward0"):
+        if name.rpartition("Backward")[0] in COPYING:
             waiting += [GradientEdge(node, i) for node, i in edge.node.next_functions if node]
         else:
             yield edge
