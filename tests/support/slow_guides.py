@@ -77,6 +77,20 @@ def near_prototypes(views, ids, prototypes, temperature):
     return sum(found) / len(found)
 
 
+def between_prototypes(views, ids, prototypes, temperature):
+    """The same samples' cross-entropy with a target that is uniform over those classes."""
+    begun = [c for c, p in enumerate(prototypes) if p is not None]
+    found = []
+    for view in views:
+        for x, k in zip(view, ids.tolist(), strict=True):
+            if k in begun:
+                logits = [(unit(x) * prototypes[c]).sum() / temperature for c in begun]
+                found.append(
+                    -sum(log_softmax_at(logits, c) for c in range(len(begun))) / len(begun)
+                )
+    return sum(found) / len(found)
+
+
 def moved(prototypes, views, ids, momentum):
     """The prototypes after a step."""
     result = []

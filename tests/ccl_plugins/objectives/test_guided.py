@@ -23,6 +23,7 @@ from ccl_plugins.objectives import (
     Guide,
     Guided,
     InfoNCE,
+    Lightly,
     Mixture,
     Prototypes,
     Regression,
@@ -268,6 +269,22 @@ def test_a_class_without_prototype_is_no_candidate_and_does_not_count():
     FEATURES.requires_grad_(False)
 
 
+def test_a_uniform_target_spreads_over_the_classes_with_a_prototype_alone():
+    objective = guided(
+        {"on": "digit", "keep": False, "by": Prototypes(), "weight": 0.3, "suppress": "uniform"}
+    )
+    known = IDS < 2
+    first = Samples({"digit": IDS[known]}, features=FEATURES[:, known].clone().requires_grad_())
+    objective.loss(in_batch(ANCHORS[:, known], first))
+    objective.after_step()
+    prototypes = slow.moved([None] * 3, FEATURES[:, known], IDS[known], 0.9)
+    features = FEATURES.clone().requires_grad_()
+    found = objective.loss(pairs_of(features=features))
+    expected = slow.between_prototypes(features, IDS, prototypes, 0.1)
+    assert_same(found, InfoNCE(0.2).loss(pairs_of()) + 0.3 * expected)
+    assert_same(gradients(found, features)[0], 0.3 * gradients(expected, features)[0])
+
+
 def test_the_steps_between_two_updates_are_all_averaged():
     objective = guided({"on": "digit", "keep": True, "by": Prototypes(momentum=0.0)})
     first, second = FEATURES.clone().requires_grad_(), (1 - FEATURES).requires_grad_()
@@ -411,7 +428,8 @@ def test_the_balance_of_a_base_that_features_do_not_reach_is_refused():
     assert objective.loss(pairs_of(normalize(reached, dim=-1)[..., :D], reached)).isfinite()
 
 
-def test_a_balanced_loss_says_that_it_does_not_compile():
+def test_only_a_balanced_loss_says_that_it_does_not_compile():
+    assert guided({"on": "digit", "keep": True, "by": Classification()}).compiles
     objective = guided({"on": "digit", "keep": True, "by": Classification()}, balance="gradient")
     assert not objective.compiles
     assert not Mixture([objective]).compiles
@@ -581,6 +599,21 @@ def test_samples_without_a_value_leave_the_guide_on_it_and_no_other():
     assert_same(gradients(found, *layers), gradients(color, *layers))
     assert_same(gradients(found, features)[0], gradients(digit - color, features)[0])
     torch.testing.assert_close(objective.scalars()["color/loss"], color)
+
+
+@pytest.mark.parametrize("base", [InfoNCE(), Lightly("NTXentLoss")], ids=["sphere", "raw"])
+def test_what_takes_any_vectors_takes_those_that_the_base_needs(base):
+    ways = [
+        Guide("digit", True, Classification()),
+        Guide("color", False, HSIC(), at="projection"),
+        Guide("z", True, SupCon(), at="features"),
+        Guide("z", True, ClInfoNCE()),
+    ]
+    found = Guided(base, ways)
+    assert [part.objective.embedding for part in found.parts.values()] == [
+        *[base.embedding] * 4,
+        "sphere",
+    ]
 
 
 def test_a_queue_is_for_the_base_and_for_objectives_at_the_projection():
@@ -788,6 +821,10 @@ REFUSED = {
     "negative end": (
         [{**KEEP, "by": HSIC(), "weight": {"schedule": "linear", "start": 1, "end": -1}}],
         "weight.end must be .* 0 or more, not -1",
+    ),
+    "learned weight": (
+        [{**KEEP, "by": HSIC(), "weight": {"learn": True, "start": 1}}],
+        "guides\\[0\\]: weight cannot be learned: give a number or a schedule",
     ),
     "twice": ([{**KEEP, "by": HSIC()}] * 2, "two guides on 'z' by HSIC"),
     "contrary": (
