@@ -39,7 +39,8 @@ class Imbalanced(Uniform):
         steps: S, 1 or more; more than one step per class has no effect.  With 10, each ten successive
             classes of CIFAR-100 keep the same part, as released.
         ratio: The part of the first class that ``"geometric"`` keeps, above 0 and at most 1.
-        selection: The seed, 0 or more, of the released code's shuffling: it decides which samples are kept.
+        selection: The seed of the released code's shuffling, from 0 to below 2**32: it decides which
+            samples are kept.
         condition: (size,) class ids; supplied by the pipeline.
 
     Raises:
@@ -74,7 +75,10 @@ class Imbalanced(Uniform):
         if condition.ndim != 1:
             raise ValueError(f"imbalanced needs one class per sample, not {tuple(condition.shape)}")
         super().__init__(drop_last, size=size, batch_size=batch_size, seed=seed)
-        whole("selection", selection, 0)
+        if (
+            whole("selection", selection, 0) >= 2**32
+        ):  # the generator of the released code takes no more
+            raise ValueError(f"selection must be below 2**32, not {selection}")
         groups = Groups(condition)
         counts = kept_counts(groups.count.tolist(), rule, steps, ratio)
         self.kept = torch.cat(
