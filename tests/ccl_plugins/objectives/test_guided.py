@@ -29,7 +29,7 @@ from ccl_plugins.objectives import (
     Regression,
     SupCon,
 )
-from ccl_plugins.pairs import Samples, in_batch
+from ccl_plugins.pairs import Pairs, Samples, in_batch
 from ccl_plugins.protocols import Sizes, Table
 from ccl_plugins.testing import objectives as laws_of_objectives
 from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank, queue_pairs
@@ -361,6 +361,49 @@ def test_an_objective_may_compare_features():
     assert_same(found, expected)
     assert_same(gradients(found, features), gradients(expected, features))
     assert objective.reads_features
+
+
+def test_a_guide_of_features_reads_the_masks_of_the_batch_and_none_of_the_queue():
+    objective = guided({"on": "digit", "keep": True, "by": SupCon(0.3), "at": "features"})
+    alike = torch.arange(N)[:, None] // 2 == torch.arange(N) // 2
+    unlike = ~alike & ~torch.eye(N, dtype=torch.bool).roll(1, 1)
+    queued = torch.ones(N, 6, dtype=torch.bool)
+    pairs = queue_pairs(objective, RawBatch(ANCHORS, CONDITION), 6, 0.0)
+    pairs = replace(
+        pairs,
+        samples=replace(pairs.samples, features=FEATURES),
+        positive=torch.cat([alike, ~queued], 1),
+        negative=torch.cat([unlike, queued], 1),
+    )
+    guide = SupCon(0.3).loss(Pairs.from_masks(normalize(FEATURES, dim=-1), alike, unlike))
+    assert_same(objective.loss(pairs), InfoNCE(0.2).loss(pairs) + guide)
+
+
+def test_an_objective_is_reversed_without_features_too():
+    objective = guided({"on": "digit", "keep": False, "by": SupCon(0.3), "suppress": "reversal"})
+    anchors, _ = leaves()
+    pairs = in_batch(anchors, Samples({"digit": IDS}))
+    base, guide = InfoNCE(0.2).loss(pairs), SupCon(0.3, on="digit").loss(pairs)
+    found = objective.loss(pairs)
+    assert_same(found, base + guide)
+    assert_same(gradients(found, anchors)[0], gradients(base - guide, anchors)[0])
+
+
+@pytest.mark.parametrize("balance", [None, "gradient"])
+def test_its_terms_have_the_loss_as_their_mean(balance):
+    objective = guided(
+        {"on": "color", "keep": False, "by": Regression(), "weight": 0.5},
+        {"on": "digit", "keep": True, "by": SupCon(0.3), "weight": 2.0},
+        balance=balance,
+    )
+    leaf = FEATURES.clone().requires_grad_()
+    made = leaf * 1
+    pairs = pairs_of(normalize(made[..., :D], dim=-1), made)
+    values, weights = objective.terms(pairs)
+    mean, loss = (values * weights).sum() / weights.sum(), objective.loss(pairs)
+    assert_same(mean, loss)
+    read = (leaf, *head(objective, "color").parameters())
+    assert_same(gradients(mean, *read), gradients(loss, *read))
 
 
 @pytest.mark.parametrize(("keep", "sign"), [(True, -1), (False, 1)])
