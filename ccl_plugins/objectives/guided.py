@@ -25,7 +25,7 @@ from ccl_plugins.objectives.guide import (
 from ccl_plugins.objectives.guide_head import At, GuideHead, reverse_gradient
 from ccl_plugins.objectives.mixture import Mixture, Part
 from ccl_plugins.pairs.pairs import Pairs
-from ccl_plugins.protocols import Condition, Objective
+from ccl_plugins.protocols import Condition, Objective, trait
 
 
 class Guided(Mixture):
@@ -125,9 +125,9 @@ class Guided(Mixture):
     def check_read(self, name: str, condition: Condition) -> None:
         """Refuse a condition of a pipeline that a guide on it cannot take."""
         for part in self._guides():
-            accepted = part.objective.conditions.get(name)
-            if accepted is None or part.guide.on != name:
+            if part.guide.on != name:
                 continue
+            accepted = part.objective.conditions[name]
             if condition.value_type not in accepted:
                 raise ValueError(
                     f"{part.guide} needs a {' or '.join(accepted)} condition, and it is"
@@ -137,13 +137,10 @@ class Guided(Mixture):
         super().check_read(name, condition)
 
     def statistics(self) -> dict[str, Any]:
-        """The statistics that objectives ask a queue to keep, if they read it."""
+        """The statistics that objectives ask a queue to keep; guides of features do not read it."""
         unread = [part.objective for part in self._guides() if part.at == "features"]
-        statistics = super().statistics()
-        for each in unread:
-            for name in getattr(each, "statistics", dict)():
-                statistics.pop(name, None)
-        return statistics
+        names = {name for each in unread for name in trait(each, "statistics")()}
+        return {k: each for k, each in super().statistics().items() if k not in names}
 
     def scalars(self) -> dict[str, Tensor]:
         """Each part's loss, a head's quality, and the numbers that change, as ``"<part>/<number>"``."""

@@ -20,6 +20,8 @@ PROJECTIONS, FEATURES, TEACHER = (
     normal(6, 5, seed=2),
 )
 
+REVERSED = {"keep": False, "suppress": "reversal"}
+
 
 def loss(objective, features, teacher=TEACHER, **known):
     samples = Samples({"condition": teacher}, features=features, **known)
@@ -127,14 +129,16 @@ def test_its_weight_in_a_mixture_can_be_scheduled():
 
 
 @pytest.mark.parametrize("form", ["feature", "relational"])
-def test_it_is_a_guide_on_features(form):
-    guide = {"on": "condition", "keep": True, "by": Distillation(form), "weight": 0.5}
+@pytest.mark.parametrize(("ways", "sign"), [({"keep": True}, 1), (REVERSED, -1)])
+def test_it_is_a_guide_on_features(form, ways, sign):
+    guide = {"on": "condition", "by": Distillation(form), "weight": 0.5, **ways}
     x = FEATURES.clone().requires_grad_()
     guided = Guided(InfoNCE(), [guide])
     base, held = loss(InfoNCE(), FEATURES), loss(Distillation(form), x)
     found = loss(guided, x)
     torch.testing.assert_close(found, base + 0.5 * held)
-    torch.testing.assert_close(torch.autograd.grad(found, x), torch.autograd.grad(0.5 * held, x))
+    expected = torch.autograd.grad(sign * 0.5 * held, x)
+    torch.testing.assert_close(torch.autograd.grad(found, x), expected)
     torch.testing.assert_close(
         guided.scalars()["condition/loss"].double(), held.detach(), rtol=1e-5, atol=0
     )

@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ccl_plugins as ccl
-from ccl_plugins.kernels import RBF
+from ccl_plugins.kernels import RBF, Linear
 from ccl_plugins.objectives import (
     CMC,
     HSIC,
@@ -361,6 +361,13 @@ def test_an_objective_may_compare_features():
     assert_same(found, expected)
     assert_same(gradients(found, features), gradients(expected, features))
     assert objective.reads_features
+
+
+def test_a_queue_keeps_the_statistics_of_those_that_read_it():
+    fair = {"keep": False, "by": FairCCLK(Linear())}
+    guides = [Guide("color", **fair), Guide("bits", **fair, at="features")]
+    objective = Guided(FairCCLK(Linear(), on="color"), [*guides, Guide("digit", False, HSIC())])
+    assert [*objective.statistics()] == ["color/gram/base", "color/gram/color"]
 
 
 def test_a_guide_of_features_reads_the_masks_of_the_batch_and_none_of_the_queue():
