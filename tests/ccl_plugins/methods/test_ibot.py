@@ -223,6 +223,15 @@ def test_images_of_a_few_patches_have_at_least_one_masked(size):
         assert 1 <= int(mask.sum()) <= max(1, mask.numel() // 2)
 
 
+def test_no_block_is_added_where_all_is_masked():
+    mask = torch.ones(3, 3, dtype=torch.bool)
+    assert not _add_block(mask, 4)
+    mask[1, 1] = False
+    random.seed(0)
+    assert _add_block(mask, 1)
+    assert mask.all()
+
+
 def test_without_masks_it_is_dino_and_pieces_have_the_gradient_of_the_whole():
     ours = method_of(shared_head=False).double()
     views, masks = [view.double() for view in views_of(0)], masks_of(0)

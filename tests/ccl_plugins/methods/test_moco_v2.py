@@ -50,6 +50,13 @@ def test_a_query_meets_keys_and_an_empty_queue():
     torch.testing.assert_close(InfoNCE(temperature=0.1).loss(pairs), expected)
 
 
+def test_a_batch_of_more_keys_than_the_queue_holds_is_refused():
+    method = make(queue_size=12)
+    method.check_batch(12)
+    with pytest.raises(ValueError, match="a batch of 13 does not fit into the queue of 12"):
+        method.check_batch(13)
+
+
 def test_keys_begin_as_queries_and_follow_them_slowly():
     method = make(momentum=0.9)
     pairs = pairs_of(method, [*batch()[:1] * 2])
