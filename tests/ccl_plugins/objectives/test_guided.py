@@ -363,6 +363,26 @@ def test_an_objective_may_compare_features():
     assert objective.reads_features
 
 
+HEAD = {"on": "digit", "by": Classification()}
+
+
+@pytest.mark.parametrize(
+    ("guide", "balance", "stops_gradient", "adversarial"),
+    [
+        ({**HEAD, "keep": True}, None, False, False),
+        ({**HEAD, "keep": True}, "gradient", True, False),
+        ({**HEAD, "keep": False}, None, True, True),
+        ({"on": "digit", "keep": True, "by": HSIC()}, None, True, False),
+        ({"on": "digit", "keep": True, "by": SupCon()}, None, False, False),
+        ({"on": "color", "keep": False, "by": FairCCLK(RBF())}, None, True, True),
+    ],
+)
+def test_guides_declare_what_they_do_to_gradients(guide, balance, stops_gradient, adversarial):
+    found = Guided(InfoNCE(), [guide], balance=balance)
+    assert (found.stops_gradient, found.adversarial) == (stops_gradient, adversarial)
+    assert found.compiles == (balance is None)
+
+
 def test_a_queue_keeps_the_statistics_of_those_that_read_it():
     fair = {"keep": False, "by": FairCCLK(Linear())}
     guides = [Guide("color", **fair), Guide("bits", **fair, at="features")]
@@ -478,8 +498,7 @@ def test_the_balance_of_a_base_that_features_do_not_reach_is_refused():
     assert objective.loss(pairs_of(normalize(reached, dim=-1)[..., :D], reached)).isfinite()
 
 
-def test_only_a_balanced_loss_says_that_it_does_not_compile():
-    assert guided({"on": "digit", "keep": True, "by": Classification()}).compiles
+def test_a_balanced_loss_says_that_it_does_not_compile():
     objective = guided({"on": "digit", "keep": True, "by": Classification()}, balance="gradient")
     assert not objective.compiles
     assert not Mixture([objective]).compiles

@@ -95,6 +95,32 @@ def test_its_declarations_follow_from_its_objectives():
     assert raw.embedding == "raw"
 
 
+ONE = {
+    "hierarchies",
+    "reads_queue",
+    "reads_features",
+    "reads_patches",
+    "reads_projections",
+    "adversarial",
+    "stops_gradient",
+    "within_view",
+}
+"""What a mixture declares if one objective does; of the others, if all do."""
+
+
+@pytest.mark.parametrize("name", sorted(ONE | {"compiles", "in_parts"}))
+def test_a_mixture_declares_what_one_or_what_all_declare(name):
+    def declared(*values):
+        parts = [InfoNCE() for _ in values]
+        for part, value in zip(parts, values, strict=True):
+            setattr(part, name, value)
+        return getattr(Mixture(parts), name)
+
+    assert declared(True) is declared(True, True) is True
+    assert declared(False) is declared(False, False) is False
+    assert declared(True, False) is declared(False, True) is (name in ONE)
+
+
 def test_setup_progress_and_after_step_reach_the_objectives():
     class Counting(InfoNCE):
         steps = 0
