@@ -368,7 +368,7 @@ class Registry:
             return self.read(kind, data, where) if colon else data
         return data
 
-    def read_fields(self, hint: type, data: Any, where: str = "") -> dict[str, Any]:
+    def read_fields(self, hint: type, data: Any, where: str) -> dict[str, Any]:
         """The fields of a dataclass, checked and complete, from a table or from an instance.
 
         Raises:

@@ -6,7 +6,15 @@ import tomllib
 
 import pytest
 
-from registry import InvalidConfig, UnknownComponent, from_json, known_keys, read_toml, to_json
+from registry import (
+    InvalidConfig,
+    InvalidParameter,
+    UnknownComponent,
+    from_json,
+    known_keys,
+    read_toml,
+    to_json,
+)
 
 
 def test_toml_reads_as_choices_with_the_place_of_a_mistake(toy):
@@ -28,6 +36,16 @@ def test_what_stands_for_no_component_is_quoted(toy, value):
     with pytest.raises(InvalidConfig) as raised:
         toy.read("kernel", value)
     assert str(raised.value) == message
+
+
+def test_a_class_of_ones_own_that_lacks_a_value_is_refused_with_its_place(toy):
+    class Wide:
+        def __init__(self, width: int) -> None: ...
+
+    for where, place in (("objective.kernel", "objective.kernel: "), ("", "")):
+        with pytest.raises(InvalidParameter) as raised:
+            toy.read("kernel", Wide, where=where)
+        assert str(raised.value).startswith(f"{place}kernel local/wide")
 
 
 def test_a_table_without_use_says_what_it_has(toy):
