@@ -71,7 +71,6 @@ METRICS = {
     "linear-holes/top1": "holes, linear probe (%)",
     "linear-slant/top1": "slant, linear probe (%)",
     "dependence-color/dcor": "color, distance correlation",
-    "dependence-color/dcor_chance": "the same of independent features",
     "distance": "distance of the negatives' colors, in that of all others",
     "brightness": "the same for brightness alone",
     "own": "weight of the own key, in that of all",
