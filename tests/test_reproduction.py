@@ -113,12 +113,9 @@ def test_the_page_is_written_from_the_results(file, tmp_path):
         assert (PAGES / picture.name).exists()
 
 
-SWEEPS = sorted(each.stem for each in RESULTS.parent.glob("*.toml"))
-
-
 @pytest.mark.parametrize(
     "file",
-    [each for each in sorted(RESULTS.glob("*.csv")) if each.stem in SWEEPS],
+    [each for each in sorted(RESULTS.glob("*.csv")) if pages.sweep_of(each.stem).exists()],
     ids=lambda file: file.stem,
 )
 def test_the_results_are_those_of_the_rows(file):
@@ -126,7 +123,7 @@ def test_the_results_are_those_of_the_rows(file):
     results = json.loads(file.with_suffix(".json").read_text())
     with file.open(newline="") as lines:
         rows = list(csv.DictReader(lines))
-    sweep = Sweep.from_toml(file.parents[1] / f"{file.stem}.toml")
+    sweep = Sweep.from_toml(pages.sweep_of(file.stem))
     assert len(rows) == sweep.size == sum(len(c["seeds"]) for c in results["configurations"])
     assert all(len(c["seeds"]) >= 3 for c in results["configurations"])
     groups: dict[tuple[str, ...], list[dict[str, str]]] = {}

@@ -42,6 +42,8 @@ pip install --no-index --find-links wheels --no-build-isolation -e ".[benchmarks
 pip keeps a torch that is installed and new enough; the wheels of torch, triton and `nvidia-*` can then be
 left behind. `gpu.json` is all that has to come back: `python docs/benchmarks/gpu.py --page` writes this
 page from it.
+
+[Experiments for a GPU](../reproduction/on_a_gpu.md) ask what the methods bring at a larger size.
 """
 PARTS = {
     "objectives": (

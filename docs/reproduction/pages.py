@@ -9,6 +9,7 @@
   differences that the page shows;
 - tables and pictures of ``docs/reproduction/color_mnist.md``, from the JSON file alone.
 
+``gpu_calibration`` is the sweep ``gpu/calibration.toml`` there; so are all names that begin with ``gpu_``.
 Without the sweep's folder the results stay as they are, and the page is written from them.  A page says in
 comments what it shows::
 
@@ -67,6 +68,8 @@ METRICS = {
     "knn/top1": "nearest neighbors, top-1 (%)",
     "color/r2": "color, R²",
     "mlp-color/r2": "color, R² of an MLP",
+    "angle/r2": "angle, R²",
+    "mlp-angle/r2": "angle, R² of an MLP",
     "color/mse255": "color, squared error (0 to 255)",
     "linear-holes/top1": "holes, linear probe (%)",
     "linear-slant/top1": "slant, linear probe (%)",
@@ -85,13 +88,19 @@ BLOCK = re.compile(
 Results = dict[str, Any]
 
 
+def sweep_of(name: str) -> Path:
+    """The file of an experiment's sweep."""
+    folder = EXPERIMENTS / "gpu" if name.startswith("gpu_") else EXPERIMENTS
+    return folder / f"{name.removeprefix('gpu_')}.toml"
+
+
 def measure(name: str, page: str) -> Results:
     """The results of a sweep whose cells are all done; its rows are written as CSV.
 
     Raises:
         ValueError: If a cell is not done.
     """
-    sweep = Sweep.from_toml(EXPERIMENTS / f"{name}.toml")
+    sweep = Sweep.from_toml(sweep_of(name))
     cells = cells_of(sweep)
     if missing := [f"{each.name} is {each.state}" for each in cells if each.state != "done"]:
         raise ValueError(f"{sweep.out}: cell {missing[0]}; {len(missing)} of {len(cells)} lack")
@@ -391,13 +400,13 @@ def main(words: Sequence[str] | None = None) -> None:
         pages = {p: text for p, text in pages.items() if re.search(rf"<!-- \w+ {name}: ", text)}
         text = "\n".join(pages.values())
         file = RESULTS / f"{name}.json"
-        sweep = EXPERIMENTS / f"{name}.toml"
+        sweep = sweep_of(name)
         if sweep.exists() and (Sweep.from_toml(sweep).out / "sweep.json").exists():
             results = measure(name, text)
         elif file.exists():
             results = json.loads(file.read_text())
         else:
-            parser.error(f"{name}: run ccl sweep examples/reproduction/{name}.toml first")
+            parser.error(f"{name}: run ccl sweep {sweep.relative_to(ROOT)} first")
         # Seeds are words in JSON; both ways the same.
         results = json.loads(json.dumps(results))
         results["tests"] = tests_of(results, text)
