@@ -94,6 +94,7 @@ def test_arguments_of_a_head_are_given_beside_its_name():
             "'VICRegProjectionHead' has layers of its own: leave out layers=3",
         ),
         ({"head": "MoCoProjectionHead", "hidden": 0}, ValueError, "hidden must be 1 or more"),
+        ({"head": "MoCoProjectionHead", "dim": 0}, ValueError, "^dim must be 1 or more"),
     ],
 )
 def test_what_a_head_cannot_be_built_with_is_named(settings, error, message):

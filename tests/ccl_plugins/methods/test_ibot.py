@@ -340,6 +340,8 @@ def test_views_that_are_drawn_on_the_device_are_masked_too(tmp_path):
 def test_a_setting_out_of_range_is_named(settings, message):
     with pytest.raises(ValueError, match=message):
         method_of(**settings)
+    for ratio in ((0, 0.1), (0.3, 0.3), (0.5, 1)):
+        assert method_of(mask_ratio=ratio, mask_probability=1) is not None
 
 
 def test_a_backbone_that_does_not_fit_says_so():

@@ -134,6 +134,7 @@ def test_a_learned_temperature_does_not_fall_below_its_bound_and_rises_from_it()
     assert torch.autograd.grad(objective.temperature, parameter)[0] > 0
     objective.progress(1, 10)
     torch.testing.assert_close(parameter.detach().exp(), torch.tensor(0.01))
+    InfoNCE({"learn": True, "start": 0.02, "lowest": 0.02})
     for bound in (0, 0.03):
         with pytest.raises(ValueError, match=f"at most the start, 0.02, not {bound}"):
             InfoNCE({"learn": True, "start": 0.02, "lowest": bound})

@@ -115,6 +115,22 @@ def test_similarities_below_0_count_as_0():
     assert_same(SoftInfoNCE(Cosine(), 0.3)(x, y, condition=z), slow, (x, y))
 
 
+def test_masks_leave_targets_to_positives_and_compare_with_negatives_too():
+    (x, y), ids = random_batch()
+    z, views = metadata(), [normalize(each, dim=-1) for each in (x, y)]
+    alike = ids[:, None] == ids
+    unlike = ~alike & (torch.arange(7) != 6)  # the last sample is a negative of none
+    own = torch.eye(7, dtype=torch.bool)
+    targets = slow_loops.gram("cosine", z).clamp_min(0) * (alike | own)
+
+    def compared(i, j):
+        return bool((alike | unlike | own)[i, j])
+
+    slow = slow_infonce.both(slow_infonce.soft, x, y, targets, 0.3, candidates=compared)
+    pairs = Pairs.from_masks(torch.stack(views), alike, unlike, Samples({"condition": z}))
+    assert_same(SoftInfoNCE(Cosine(), 0.3).loss(pairs), slow, (x, y))
+
+
 def test_an_anchor_like_no_candidate_does_not_count():
     (x, y), _ = random_batch()
     z = metadata().abs()
