@@ -117,9 +117,10 @@ class Dual(nn.Module):
         one_of("own_in_queue", own_in_queue, ("ignore", "negative"))
         self.own_in_queue: Literal["ignore", "negative"] = own_in_queue
         self.queue: FeatureQueue | None = None
+        below_one("momentum", momentum)
         self.momentum: float | None = None
         if whole("queue_size", queue_size, 0):
-            self.momentum = below_one("momentum", momentum)
+            self.momentum = momentum
             self.queue = FeatureQueue(queue_size, 2 * dim)
             self.key_encoders = nn.ModuleDict(
                 {

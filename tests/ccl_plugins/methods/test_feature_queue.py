@@ -6,9 +6,11 @@ import pytest
 import torch
 from lightly.utils import dist
 
+import ccl_plugins as ccl
 from ccl_plugins.kernels import Cosine, Linear, Polynomial
 from ccl_plugins.methods.feature_queue import FeatureQueue, holds_conditions
 from ccl_plugins.numerics.gram import ExactFeatures, Statistic
+from ccl_plugins.numerics.joint import Joint
 from ccl_plugins.pairs import Samples, with_keys
 
 
@@ -277,6 +279,18 @@ def test_statistics_are_kept_of_vectors_with_fewer_features_than_places():
     assert [len(gram) for gram in queue.grams().values()] == [2, 6, 1]
     for size, kept in ((6, ["age", "a.b"]), (7, ["age", "squares", "a.b"])):
         assert [*with_statistics(size)[0].grams()] == kept
+
+
+def test_a_statistic_of_two_conditions_begins_when_both_are_there():
+    features = ExactFeatures(Joint(ccl.create("kernel", "sum", on={"a": "linear", "b": "cosine"})))
+    queue = FeatureQueue(8, 2)
+    queue.keep_statistics({"gram": Statistic("a", features)})
+    for _ in range(3):  # the third batch wraps
+        queue.write(torch.zeros(3, 2), None, {"a": torch.randn(3, 2), "b": torch.rand(3, 4)})
+        a, b = queue.condition("a", torch.zeros(1, 2)), queue.condition("b", torch.zeros(1, 4))
+        packed = features.kernel.pack({"a": a, "b": b})[queue.valid]
+        phi = features(packed)
+        torch.testing.assert_close(queue.grams()["gram"], phi.T @ phi)
 
 
 def test_statistics_may_begin_when_the_queue_holds_rows():

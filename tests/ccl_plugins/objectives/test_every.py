@@ -7,17 +7,20 @@ for numbers that change over training, and for values of conditions that the kit
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 
 import pytest
 import torch
+from lightly.utils import dist
 from support import every_objective as every
 from support.every_objective import Case, random_batch
 
 from ccl_plugins.testing.objective_batches import (
     RawBatch,
     on_each_rank,
+    pairs_of,
     patches_of,
     queue_pairs,
 )
@@ -61,6 +64,23 @@ def test_two_ranks_equal_one_process_in_value_and_all_gradients(two_processes, c
     expected = on_each_rank(case.build, whole)
     for found in two_processes(on_each_rank, case.build, whole):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def of_each_case_alone(rank=None):
+    """By case, the loss of a batch that differs by rank, and its gradient, without gathering."""
+    found = {}
+    for case in [*PLAIN, *CHANGING]:
+        objective = case.build()
+        batch = RawBatch(*random_batch(case, seed=3 + (dist.rank() if rank is None else rank)))
+        views = batch.views.clone().requires_grad_()
+        loss = objective.loss(pairs_of(objective, replace(batch, views=views)))
+        found[str(case)] = [loss.detach(), *torch.autograd.grad(loss, views)]
+    return found
+
+
+def test_without_gathering_each_rank_has_the_loss_of_its_own_samples(two_processes):
+    for rank, found in enumerate(two_processes(of_each_case_alone)):
+        torch.testing.assert_close(found, of_each_case_alone(rank), rtol=1e-9, atol=1e-12)
 
 
 @each_of_other_values

@@ -612,6 +612,31 @@ def after_a_step():
     return objective
 
 
+def of_its_own(rank=None):
+    """Loss, gradient, prototypes and logged numbers of a step whose pairs were not gathered."""
+    from lightly.utils import dist
+
+    objective = guided(
+        {"on": "digit", "keep": True, "by": SupCon(0.3), "at": "features"},
+        {"on": "digit", "keep": True, "by": Prototypes()},
+        {"on": "color", "keep": False, "by": Regression()},
+        {"on": "bits", "keep": False, "by": HSIC()},
+        balance="gradient",
+    )
+    leaf = (FEATURES + (dist.rank() if rank is None else rank) * FEATURES.square()).requires_grad_()
+    made = leaf * 1
+    loss = objective.loss(pairs_of(normalize(made[..., :D], dim=-1), made))
+    gradient = torch.autograd.grad(loss, leaf)
+    objective.after_step()
+    scalars = {k: v for k, v in objective.scalars().items() if v.isfinite()}
+    return loss.detach(), gradient, head(objective, "digit/Prototypes").prototypes, scalars
+
+
+def test_without_gathering_guides_read_the_samples_of_their_process(two_processes):
+    for rank, found in enumerate(two_processes(of_its_own)):
+        torch.testing.assert_close(found, of_its_own(rank), rtol=1e-9, atol=1e-12)
+
+
 def test_prototypes_of_two_processes_are_those_of_one(two_processes):
     views = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     (one,) = [prototypes_after(views)]
@@ -927,6 +952,10 @@ REFUSED = {
     "alike, one of them by default": (
         [{**KEEP, "by": Regression()}, {**KEEP, "by": Regression(), "at": "features"}],
         "two guides on 'z' by Regression",
+    ),
+    "alike at the projection, one of them by default": (
+        [{**KEEP, "by": SupCon()}, {**KEEP, "by": SupCon(), "at": "projection"}],
+        "two guides on 'z' by SupCon",
     ),
     "contrary, one of them by default": (
         [{**KEEP, "by": Regression()}, {**HIDE, "by": Regression(), "at": "features"}],
