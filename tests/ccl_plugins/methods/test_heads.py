@@ -67,6 +67,9 @@ def test_arguments_of_a_head_are_given_beside_its_name():
         backbone=Small(),
     )
     assert [m.out_features for m in method.head.modules() if isinstance(m, nn.Linear)] == [12, 8]
+    one = {"name": "MMCRProjectionHead", "num_layers": 1}
+    method = SimCLR(**SIZES, head=one, backbone=Small())  # it counts the hidden layers
+    assert [m.out_features for m in method.head.modules() if isinstance(m, nn.Linear)] == [12, 8]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +90,11 @@ def test_arguments_of_a_head_are_given_beside_its_name():
             {"head": {"name": "VICRegProjectionHead", "num_layers": 1}},
             ValueError,
             "num_layers must be 2 or more, not 1",
+        ),
+        (
+            {"head": {"name": "MMCRProjectionHead", "num_layers": 0}},
+            ValueError,
+            "num_layers must be 1 or more, not 0",
         ),
         (
             {"head": "VICRegProjectionHead", "layers": 3},
