@@ -91,6 +91,7 @@ def test_what_is_installed_later_is_seen_after_a_refresh(tmp_path, monkeypatch):
         ("def toy_components(): pass", "toy_hooks: toy_components is not marked with @hookimpl"),
         (
             "import pluggy\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef toy_components(x): pass",
+            "Plugin 'toy_hooks' for hook 'toy_components' hookimpl definition: toy_components(x) "
             "Argument(s) {'x'} are declared in the hookimpl but can not be found in the hookspec",
         ),
         (

@@ -160,6 +160,12 @@ def test_a_hint_is_shown_as_it_would_be_written(toy, hint, words, of_kinds):
     assert describe(hint, toy) == of_kinds
 
 
+def test_a_misspelled_name_is_no_misspelled_word_where_there_are_no_words(toy):
+    with pytest.raises(UnknownComponent, match="no kernel 'rgb'") as raised:
+        accept("rgb", Kernel | None, toy, "kernel")
+    assert "Or it is one of" not in str(raised.value)
+
+
 def test_notes_of_other_libraries_in_a_hint_count_for_nothing(toy):
     hint = resolve("a", Annotated[int, "above 0"], [{}])
     assert (hint, describe(hint, toy)) == (int, "int")

@@ -36,8 +36,10 @@ def test_what_a_registry_says_cannot_be_changed(data):
 
 def test_what_is_not_known_of_a_plugin_is_empty():
     plugin = Plugin("a", "1")
+    assert plugin.copies == plugin.entries == plugin.faults == ()
     assert (plugin.state, plugin.reason, plugin.failures, plugin.changes) == ("ok", "", [], [])
     assert Kind("a", "A.", "m:A").supplied == Schema(()).supplied == ()
+    assert Kind("a", "A.", "m:A").check == ""
 
 
 def test_names_fold_and_distributions_normalize():
