@@ -17,6 +17,7 @@ from lightly.utils import dist
 from support import every_objective as every
 from support.every_objective import Case, random_batch
 
+from ccl_plugins.protocols import trait
 from ccl_plugins.testing.objective_batches import (
     RawBatch,
     on_each_rank,
@@ -67,14 +68,17 @@ def test_two_ranks_equal_one_process_in_value_and_all_gradients(two_processes, c
 
 
 def of_each_case_alone(rank=None):
-    """By case, the loss of a batch that differs by rank, and its gradient, without gathering."""
+    """By case, the loss of a batch that differs by rank, its gradient, and the loss after a step."""
     found = {}
     for case in [*PLAIN, *CHANGING]:
         objective = case.build()
         batch = RawBatch(*random_batch(case, seed=3 + (dist.rank() if rank is None else rank)))
         views = batch.views.clone().requires_grad_()
-        loss = objective.loss(pairs_of(objective, replace(batch, views=views)))
+        pairs = pairs_of(objective, replace(batch, views=views))
+        loss = objective.loss(pairs)
         found[str(case)] = [loss.detach(), *torch.autograd.grad(loss, views)]
+        trait(objective, "after_step")()
+        found[str(case)].append(objective.loss(pairs).detach())
     return found
 
 

@@ -257,6 +257,18 @@ def test_values_that_differ_by_view_are_predicted_by_view():
         torch.testing.assert_close(head.loss(both), sum(each) / 2)
 
 
+def test_prototypes_of_another_precision_are_read_in_that_of_the_features():
+    head = ready(Prototypes(on="digit")).float()
+    found = [head.loss(pairs_of(FEATURES.clone().requires_grad_())) for _ in range(2)]
+    head.after_step()
+    found.append(head.loss(pairs_of()))
+    assert {each.dtype for each in found} == {torch.float64}
+    expected = ready(Prototypes(on="digit"))
+    expected.loss(pairs_of(FEATURES.clone().requires_grad_()))
+    expected.after_step()
+    torch.testing.assert_close(found[-1], expected.loss(pairs_of()), rtol=1e-6, atol=0)
+
+
 def test_prototypes_do_not_move_before_they_exist():
     head = Prototypes(on="digit")
     head.after_step()

@@ -8,8 +8,9 @@ from lightly.loss import NTXentLoss
 from support import slow_loops
 
 import ccl_plugins as ccl
-from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.objectives import HardNegInfoNCE, InfoNCE
 from ccl_plugins.pairs import Queue, Samples, in_batch
+from ccl_plugins.testing.objective_batches import RawBatch, queue_pairs
 
 
 @pytest.mark.parametrize("tau", [0.07, 0.5])
@@ -46,6 +47,14 @@ def test_four_views_are_the_mean_over_ordered_pairs():
     pairs = [(i, j) for i in range(4) for j in range(4) if i != j]
     slow = sum(slow_loops.infonce(views[i], views[j], 0.3) for i, j in pairs) / len(pairs)
     torch.testing.assert_close(InfoNCE(0.3)(*views), slow, rtol=1e-9, atol=0)
+
+
+@pytest.mark.parametrize(("objective", "streams"), [(InfoNCE(), True), (HardNegInfoNCE(), False)])
+def test_products_with_a_queue_are_held_only_where_weights_need_them(objective, streams):
+    views = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(0))
+    pairs = queue_pairs(objective, RawBatch(views, {"condition": torch.arange(8) % 3}), 6, 0.0)
+    objective.loss(pairs)
+    assert ({6} <= {each.shape[-1] for each in pairs._products.values()}) != streams
 
 
 NEVER_NEGATIVE = {

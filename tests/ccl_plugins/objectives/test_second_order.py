@@ -56,6 +56,16 @@ def test_every_objective_passes_gradcheck_and_gradgradcheck(case, place):
     assert torch.autograd.gradgradcheck(loss, inputs, fast_mode=True, atol=1e-4, rtol=1e-3)
 
 
+def test_a_repulsion_with_equal_weights_has_a_second_derivative():
+    products = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+    def slope(x):
+        loss = transport.repulsion(x, ~torch.eye(3, 4, dtype=torch.bool), None, 4).square().sum()
+        return torch.autograd.grad(loss, x, create_graph=True)[0]
+
+    assert torch.autograd.gradcheck(slope, products.requires_grad_())
+
+
 def second_order(loss, inputs):
     """The gradient of a function of the gradient."""
     gradients = torch.autograd.grad(loss(*inputs), inputs, create_graph=True, allow_unused=True)
