@@ -151,6 +151,7 @@ def test_the_head_is_lightlys(settings):
     torch.testing.assert_close(ours(x), theirs(x), rtol=1e-9, atol=1e-11)
     compiled = torch.compile(ours, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x), ours(x))
+    assert PrototypeHead(16, 1, 1, 1)(x.float()).shape == (7, 1)
     linear = [m.weight for m in PrototypeHead(64, 64, 64, 3).layers if isinstance(m, nn.Linear)]
     assert all(abs(float(w.detach().std()) / 0.02 - 1) < 0.1 for w in linear)
 

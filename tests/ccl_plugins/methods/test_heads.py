@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 from lightly.models.modules import heads
@@ -108,6 +110,18 @@ def test_arguments_of_a_head_are_given_beside_its_name():
 def test_what_a_head_cannot_be_built_with_is_named(settings, error, message):
     with pytest.raises(error, match=message):
         SimCLR(**{**SIZES, **settings}, backbone=Small())
+
+
+LEAST = {"hidden": 1, "bottleneck": 1, "dim": 1, "queue_size": 1, "key_views": 1, "frozen": 0}
+
+
+@pytest.mark.parametrize("name", ["simclr", "moco_v2", "moco_v3", "byol", "simsiam", "dino"])
+def test_every_width_may_be_one(name):
+    declared = inspect.signature(getattr(ccl.method, name)).parameters
+    least = {key: LEAST[key] for key in declared if key in LEAST}
+    method = ccl.create("method", name, **least, backbone=Small())
+    for key, value in least.items():
+        assert getattr(method, key, value) == value
 
 
 def test_heads_end_in_a_norm_by_default():
