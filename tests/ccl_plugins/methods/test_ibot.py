@@ -344,6 +344,15 @@ def test_a_setting_out_of_range_is_named(settings, message):
         assert method_of(mask_ratio=ratio, mask_probability=1) is not None
 
 
+def test_a_setting_of_dino_reaches_it():
+    method = method_of(frozen=3, key_views=1, momentum=0.5, learned_norms=True, shared_head=False)
+    assert (method.frozen, method.key_views, method.momentum) == (3, 1, 0.5)
+    for head in (method.head, method.patch_head):
+        assert head.is_frozen
+        assert head.norms is not None
+    assert not method_of(shared_head=False).patch_head.is_frozen
+
+
 def test_a_backbone_that_does_not_fit_says_so():
     sizes = {"hidden": 12, "bottleneck": 6, "dim": 10}
     with pytest.raises(ValueError, match="masks patches, and the backbone LeNet5 has none: take a"):
