@@ -29,9 +29,7 @@ class LayeredHead(GuideHead, ABC):
     hidden_weight: Tensor | None
     hidden_bias: Tensor
 
-    def __init__(
-        self, hidden: int | None = None, ridge: float | None = None, *, on: str = "condition"
-    ) -> None:
+    def __init__(self, hidden: int | None, ridge: float | None, *, on: str) -> None:
         super().__init__(on)
         self.ridge = None if ridge is None else positive("ridge", ridge)
         self.hidden = None if hidden is None else whole("hidden", hidden, 1)

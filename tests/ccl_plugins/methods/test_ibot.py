@@ -342,6 +342,7 @@ def test_a_setting_out_of_range_is_named(settings, message):
         method_of(**settings)
     for ratio in ((0, 0.1), (0.3, 0.3), (0.5, 1)):
         assert method_of(mask_ratio=ratio, mask_probability=1) is not None
+    assert not any(BlockMasks(2, (4, 4), probability=0)(16, 16).any() for _ in range(9))
 
 
 def test_a_setting_of_dino_reaches_it():
@@ -350,7 +351,10 @@ def test_a_setting_of_dino_reaches_it():
     for head in (method.head, method.patch_head):
         assert head.is_frozen
         assert head.norms is not None
-    assert not method_of(shared_head=False).patch_head.is_frozen
+    plain = method_of(shared_head=False)
+    assert not plain.patch_head.is_frozen
+    assert all(each.requires_grad for each in plain.patch_head.parameters())
+    assert not any(each.requires_grad for each in plain.patch_key_head.parameters())
 
 
 def test_a_backbone_that_does_not_fit_says_so():
@@ -456,5 +460,6 @@ def test_blocks_are_wide_and_high():
         mask = torch.zeros(14, 14, dtype=torch.bool)
         _add_block(mask, 40)
         shapes.add((int(mask.any(1).sum()), int(mask.any(0).sum())))
-    assert any(height > width for height, width in shapes)
-    assert any(height < width for height, width in shapes)
+    ratios = [height / width for height, width in shapes]
+    assert 0.25 <= min(ratios) < 0.4
+    assert 2.5 < max(ratios) <= 4  # 0.3 and its inverse, and sides are rounded

@@ -174,8 +174,10 @@ def test_values_of_another_width_or_class_are_refused():
     bits = {"digit": Table(torch.eye(3)[IDS])}
     for head in (Classification(on="digit"), Regression(on="digit")):
         ready(head, **bits)
-        with pytest.raises(ValueError, match="digit has 2 columns, and the head predicts 3"):
-            head.loss(replace(pairs_of(), samples=Samples({"digit": AGE}, features=FEATURES)))
+        for z in (AGE, torch.stack([AGE, AGE])):
+            pairs = replace(pairs_of(), samples=Samples({"digit": z}, features=FEATURES))
+            with pytest.raises(ValueError, match="digit has 2 columns, and the head predicts 3"):
+                head.loss(pairs)
     classes = ready(Classification(on="digit"))
     classes.check_condition({"digit": AGE + 3})  # columns are no class ids
     with pytest.raises(ValueError, match="digit holds the class id 3, and the head has 3 classes"):

@@ -477,3 +477,9 @@ def test_pairs_given_by_masks_take_several_conditions():
     kernel = Product(on={"species": Delta(), "camera": Delta()})
     exact(WeaklySupCCLK(kernel).loss(pairs), WeaklySupCCLK(Delta()).loss(pairs))
     exact(FairCCLK(kernel).loss(replace(pairs)), FairCCLK(Delta()).loss(pairs))
+
+
+def test_a_kernel_reads_the_conditions_that_it_names_or_the_one_of_on():
+    kernel = Product(on={"species": Delta(), "age": RBF()})
+    assert FairCCLK(kernel).read_by_kernel == ("species", "age")
+    assert FairCCLK(RBF(), on="age").read_by_kernel == ("age",)
