@@ -254,6 +254,22 @@ def test_every_loss_that_lightly_exports_can_be_used_or_is_refused_by_name():
     assert not {*TAKES} & {*UNUSABLE}
 
 
+NAMED = {
+    ("local_proj", "global_proj"): ("global and local views", 3),
+    ("online", "momentum"): ("anchors and keys", 2),
+    ("z_views",): ("all views", 2),
+}
+"""By the names of a loss's arguments, what it takes and of how many views at least."""
+
+
+@pytest.mark.parametrize("name", TAKES)
+def test_a_loss_takes_the_views_that_lightly_s_own_takes(name):
+    objective = Lightly(name, options=OPTIONS.get(name))
+    takes = tuple(inspect.signature(objective.criterion.forward).parameters)
+    usual = ("one view", 1) if len(takes) == 1 else ("two views", 2)
+    assert (objective.takes, objective.min_views) == NAMED.get(takes, usual)
+
+
 @pytest.mark.parametrize("name", UNUSABLE)
 def test_a_loss_that_cannot_be_used_is_refused_in_one_line(name):
     with pytest.raises(ValueError, match=f"lightly's {name} cannot be used on projections: ") as e:
