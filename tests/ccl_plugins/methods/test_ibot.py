@@ -10,7 +10,7 @@ import random
 import signal
 import tomllib
 import warnings
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import pytest
 import torch
@@ -198,6 +198,8 @@ def test_steps_are_those_of_lightlys_dinov2_example(separate):
 
 def test_masks_are_blocks_in_half_of_the_views_with_all_ratios_of_the_range():
     masking = BlockMasks(2, (14, 14))
+    with pytest.raises(FrozenInstanceError):
+        masking.views = 3
     random.seed(0)
     masks = torch.stack([pickle.loads(pickle.dumps(masking))(224, 224) for _ in range(1000)])
     assert masks.shape == (1000, 16, 16)
