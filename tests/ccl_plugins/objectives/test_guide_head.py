@@ -271,6 +271,19 @@ def test_prototypes_of_another_precision_are_read_in_that_of_the_features():
     torch.testing.assert_close(found[-1], expected.loss(pairs_of()), rtol=1e-6, atol=0)
 
 
+def test_prototypes_log_how_often_the_nearest_is_the_own():
+    head = ready(Prototypes(on="digit"))
+    features = FEATURES.clone().requires_grad_()
+    head.loss(pairs_of(features))
+    head.after_step()
+    head.loss(pairs_of(features))
+    nearest = (normalize(FEATURES, dim=-1) @ head.prototypes.T).argmax(-1)
+    found = head.scalars()
+    assert [*found] == ["loss", "accuracy"]
+    torch.testing.assert_close(found["accuracy"].double(), (nearest == IDS).double().mean())
+    assert 0 < found["accuracy"] < 1
+
+
 def test_prototypes_do_not_move_before_they_exist():
     head = Prototypes(on="digit")
     head.after_step()
