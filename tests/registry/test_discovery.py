@@ -346,6 +346,12 @@ def test_a_working_folder_that_a_plugin_leaves_is_named_and_restored(tmp_path, m
         os.chdir("elsewhere")
     assert Path.cwd() == tmp_path.resolve()
     assert watch.changes == ["the working directory"]
+    limit = sys.getrecursionlimit()
+    with watch.watching():
+        os.chdir("elsewhere")
+        sys.setrecursionlimit(limit + 1)
+    assert sys.getrecursionlimit() == limit
+    assert watch.changes == ["the working directory", "the recursion limit"]
 
 
 def test_an_entry_point_group_that_is_almost_right_gets_what_would_be_right(tmp_path, monkeypatch):
