@@ -152,6 +152,7 @@ def test_the_head_is_lightlys(settings):
     compiled = torch.compile(ours, fullgraph=True, backend="eager")
     torch.testing.assert_close(compiled(x), ours(x))
     assert PrototypeHead(16, 1, 1, 1)(x.float()).shape == (7, 1)
+    assert not PrototypeHead(16, 1, 1, 1).is_frozen
     linear = [m.weight for m in PrototypeHead(64, 64, 64, 3).layers if isinstance(m, nn.Linear)]
     assert all(abs(float(w.detach().std()) / 0.02 - 1) < 0.1 for w in linear)
 

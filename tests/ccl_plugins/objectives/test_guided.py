@@ -1001,6 +1001,7 @@ def test_two_ways_of_one_condition_have_names_of_their_own():
         [Guide("z", True, HSIC(), at="features"), Guide("z", False, HSIC(), at="projection")],
     )
     assert [*split.parts] == ["base", "z/HSIC", "z/HSIC/projection"]
+    assert [*Guided(InfoNCE(), [Guide("a.b", True, SupCon())]).parts] == ["base", "a_b"]
 
 
 @pytest.mark.parametrize(

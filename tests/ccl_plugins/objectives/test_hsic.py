@@ -29,6 +29,12 @@ def test_value_and_gradient_are_those_of_sums_over_samples(estimator):
     torch.testing.assert_close(single.double(), expected.detach(), rtol=2e-5, atol=2e-6)
 
 
+def test_of_partners_the_first_view_alone_is_read():
+    known = Samples({"condition": Z}, partner=torch.arange(6).flip(0))
+    found = HSIC().loss(in_batch(X, known))
+    torch.testing.assert_close(found, slow.hsic(X[0], Z, "unbiased"))
+
+
 def test_class_ids_count_by_equality():
     found = HSIC(estimator="biased").loss(in_batch(X, Samples({"condition": IDS})))
     bits = torch.nn.functional.one_hot(IDS).double()

@@ -239,7 +239,11 @@ def test_features_of_a_call_reach_the_pairs_in_single_precision_at_least():
     ("given", "error", "words"),
     [
         (None, TypeError, r"OnFeatures reads backbone features: call it with features=\(f0, f1\)"),
-        (X, ValueError, r"a \(b, f\) tensor for each view with b = 6, not a Tensor"),
+        (
+            X,
+            ValueError,
+            r"^OnFeatures needs .* a \(b, f\) tensor for each view with b = 6, not a Tensor",
+        ),
         ((X, X, X), ValueError, r"not \[\(6, 4\), \(6, 4\), \(6, 4\)\]"),
         ((X, X[:5]), ValueError, r"not \[\(6, 4\), \(5, 4\)\]"),
         ((X[:5], X[:5]), ValueError, r"with b = 6, not \[\(5, 4\), \(5, 4\)\]"),

@@ -114,6 +114,15 @@ def test_groups_are_the_samples_of_each_value():
 # same_condition
 
 
+def test_a_pass_over_values_of_unequal_size_has_each_sample_once():
+    ids = torch.tensor([0] * 4 + [1] * 12 + [2] * 12)
+    sampler = SameCondition(condition=ids, size=28, batch_size=4, seed=0)
+    for epoch in range(3):
+        batches = [*sampler.batches(epoch)]
+        assert sorted(torch.cat(batches).tolist()) == [*range(28)]
+        assert all(len(set(ids[batch].tolist())) == 1 for batch in batches)
+
+
 def test_every_batch_has_one_value_and_no_sample_twice():
     sampler = SameCondition(condition=CLASSES, size=96, batch_size=10, seed=0)
     for batch in epoch(sampler, 0) + epoch(sampler, 1):
