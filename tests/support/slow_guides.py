@@ -65,29 +65,26 @@ def unit(x):
     return x / torch.sqrt(sum(each * each for each in x))
 
 
-def near_prototypes(views, ids, prototypes, temperature):
-    """The cross-entropy of the samples whose class has a prototype, among those classes."""
+def begun_only(views, ids, prototypes, temperature):
+    """Of the samples whose class has a prototype, the log-probabilities of these classes, and the own."""
     begun = [c for c, p in enumerate(prototypes) if p is not None]
-    found = []
     for view in views:
         for x, k in zip(view, ids.tolist(), strict=True):
             if k in begun:
                 logits = [(unit(x) * prototypes[c]).sum() / temperature for c in begun]
-                found.append(-log_softmax_at(logits, begun.index(k)))
+                every = [log_softmax_at(logits, c) for c in range(len(begun))]
+                yield every, every[begun.index(k)]
+
+
+def near_prototypes(*given):
+    """The cross-entropy of the samples whose class has a prototype, among those classes."""
+    found = [-own for _, own in begun_only(*given)]
     return sum(found) / len(found)
 
 
-def between_prototypes(views, ids, prototypes, temperature):
+def between_prototypes(*given):
     """The same samples' cross-entropy with a target that is uniform over those classes."""
-    begun = [c for c, p in enumerate(prototypes) if p is not None]
-    found = []
-    for view in views:
-        for x, k in zip(view, ids.tolist(), strict=True):
-            if k in begun:
-                logits = [(unit(x) * prototypes[c]).sum() / temperature for c in begun]
-                found.append(
-                    -sum(log_softmax_at(logits, c) for c in range(len(begun))) / len(begun)
-                )
+    found = [-sum(every) / len(every) for every, _ in begun_only(*given)]
     return sum(found) / len(found)
 
 
