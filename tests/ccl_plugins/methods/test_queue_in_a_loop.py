@@ -132,6 +132,7 @@ def test_keys_of_the_same_image_in_the_queue_are_left_out_with_an_index():
 
 def test_a_mixture_with_a_loss_of_raw_embeddings_gets_these_and_a_queue_on_the_sphere():
     criterion = QueuedLoss(Mixture([Lightly("VICRegLoss"), InfoNCE(0.3)]), 16, D).double()
+    assert criterion.gather_distributed is False
     alone, vicreg = QueuedLoss(InfoNCE(0.3), 16, D).double(), Lightly("VICRegLoss")
     for step in range(3):
         (query,), (key,) = batch(step)

@@ -233,7 +233,13 @@ def test_what_cannot_be_is_named(build, error, words):
 
 
 def test_a_scheduled_number_prints_its_schedule():
-    assert "(_temperature): Scheduled(cosine, 0.5 to 0.1)" in repr(InfoNCE(scheduled("cosine")))
+    for more, words in (
+        ({}, ""),
+        ({"epochs": 30}, " in 30 epochs"),
+        ({"period": 400}, " and back in 400 epochs"),
+    ):
+        shown = repr(InfoNCE({**scheduled("cosine"), **more}))
+        assert f"(_temperature): Scheduled(cosine, 0.5 to 0.1{words})" in shown
 
 
 def test_a_constant_schedule_may_name_its_end_if_it_is_the_start():
