@@ -353,6 +353,7 @@ def test_a_setting_of_dino_reaches_it():
     for head in (method.head, method.patch_head):
         assert head.is_frozen
         assert head.norms is not None
+    assert method_of(frozen=1, shared_head=False).patch_head.is_frozen
     plain = method_of(shared_head=False)
     assert not plain.patch_head.is_frozen
     assert all(each.requires_grad for each in plain.patch_head.parameters())
