@@ -78,6 +78,20 @@ def test_samples_without_a_value_leave_the_estimate_of_the_others():
         )
 
 
+@pytest.mark.parametrize(("n", "estimator"), [(4, "unbiased"), (2, "biased")])
+def test_the_fewest_samples_that_tell_count(n, estimator):
+    found = HSIC(estimator=estimator).loss(in_batch(X[:1, :n], Samples({"condition": Z[:n]})))
+    torch.testing.assert_close(found, slow.hsic(X[0, :n], Z[:n], estimator))
+    assert found != 0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stops"), [(None, True), (RBF("median"), True), (RBF(0.3), False)]
+)
+def test_a_scale_that_is_computed_stops_the_gradient(kernel, stops):
+    assert HSIC(embedding_kernel=kernel).stops_gradient == stops
+
+
 @pytest.mark.parametrize(("n", "estimator"), [(3, "unbiased"), (1, "biased")])
 def test_too_few_samples_have_no_dependence(n, estimator):
     views = X[:, :n].clone().requires_grad_()

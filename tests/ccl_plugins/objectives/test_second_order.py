@@ -66,6 +66,13 @@ def test_a_repulsion_with_equal_weights_has_a_second_derivative():
     assert torch.autograd.gradcheck(slope, products.requires_grad_())
 
 
+def test_rows_of_a_repulsion_do_not_change_each_other():
+    products = torch.tensor([[1.0, 0.9, 0.8], [-0.9, -1.0, -0.8]], dtype=torch.float64)
+    keep = torch.ones(2, 3, dtype=torch.bool)
+    found = transport.repulsion(products, keep, 1000.0, 3)
+    torch.testing.assert_close(found, torch.tensor([0.0, -3.6], dtype=torch.float64))
+
+
 def second_order(loss, inputs):
     """The gradient of a function of the gradient."""
     gradients = torch.autograd.grad(loss(*inputs), inputs, create_graph=True, allow_unused=True)
