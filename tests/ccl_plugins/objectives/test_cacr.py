@@ -115,7 +115,12 @@ def test_the_repulsion_loses_the_share_of_false_negatives():
     pairs = [(i, j) for i in range(3) for j in range(3) if i != j]
     costs = [distance(a, b) for i, j in pairs for a, b in zip(views[i], views[j], strict=True)]
     slow = (repelled + tau * sum(costs) / len(costs)) / (1 - tau)
-    assert_same(CACR(1, 1.3, tau_plus=tau, attraction_weight=0)(*views), slow, views)
+    objective = CACR(1, 1.3, tau_plus=tau, attraction_weight=0)
+    assert_same(objective(*views), slow, views)
+    batch = in_batch(normalize(torch.stack([*views]), dim=-1))
+    (values, _), (plain, _) = objective.terms(batch), CACR(1, 1.3, attraction_weight=0).terms(batch)
+    own = torch.stack(costs).view(len(pairs), -1).mean(0)  # of each sample
+    torch.testing.assert_close(values[0], (plain[0] + tau * own) / (1 - tau))
 
 
 DRAWS = torch.tensor([[1, 2, 2], [0, 3, 5], [4, 1, 0], [5, 5, 1], [2, 0, 3], [1, 4, 0]])

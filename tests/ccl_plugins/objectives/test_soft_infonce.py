@@ -91,6 +91,14 @@ def test_where_queries_alone_have_values_all_keys_are_compared_by_these():
         pairs = Pairs(x, keys, (0,), (1, 2), samples=Samples(condition={"condition": condition}))
         losses.append(SoftInfoNCE(RBF(), 0.3).loss(pairs))
     torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=0)
+    both, losses = torch.cat([x, keys[:1]]), []
+    for condition in (z, torch.stack([z, z])):  # of two views, beside keys of three
+        samples = Samples(condition={"condition": condition})
+        pairs = Pairs(
+            both, torch.cat([both, keys[1:]]).detach(), (0, 1), (0, 1, 2), samples=samples
+        )
+        losses.append(SoftInfoNCE(RBF(), 0.3, within_view=True).loss(pairs))
+    torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=0)
 
 
 def test_equality_of_classes_makes_it_weaklysup_infonce():
