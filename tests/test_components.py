@@ -16,7 +16,10 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.testing.subject import Subject
 
 RECORDED = json.loads(RECORD.read_text("utf-8"))
-RENEW = "pipelines that leave it out change: say so in CHANGELOG.md and run python -m support.components"
+RENEW = (
+    "pipelines that leave it out change: say so in CHANGELOG.md and run"
+    " PYTHONPATH=tests python -m support.components"
+)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """What each built-in component means without a parameter, recorded in ``components.json``.
 
-Run ``python -m support.components`` in ``tests`` to record it anew.
+Run ``PYTHONPATH=tests python -m support.components`` to record it anew.
 """
 
 from __future__ import annotations
@@ -24,8 +24,15 @@ DECLARED = {
         "distributed",
         "hierarchies",
         "reads_queue",
+        "reads_features",
+        "reads_patches",
         "conditions",
         "place",
+        "compiles",
+        "in_parts",
+        "adversarial",
+        "stops_gradient",
+        "hides",
     ),
 }
 """What components of a kind declare, read from one that is built from its example."""

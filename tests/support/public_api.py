@@ -1,6 +1,6 @@
 """What others may rely on, read from the sources, and recorded in ``public_api.json``.
 
-Run this file to record it anew.
+Run ``PYTHONPATH=tests python -m support.public_api`` to record it anew.
 """
 
 from __future__ import annotations
