@@ -75,9 +75,8 @@ class Imbalanced(Uniform):
         if condition.ndim != 1:
             raise ValueError(f"imbalanced needs one class per sample, not {tuple(condition.shape)}")
         super().__init__(drop_last, size=size, batch_size=batch_size, seed=seed)
-        if (
-            whole("selection", selection, 0) >= 2**32
-        ):  # the generator of the released code takes no more
+        # The generator of the released code takes no larger seed.
+        if whole("selection", selection, 0) >= 2**32:
             raise ValueError(f"selection must be below 2**32, not {selection}")
         groups = Groups(condition)
         counts = kept_counts(groups.count.tolist(), rule, steps, ratio)

@@ -342,6 +342,9 @@ def test_views_that_are_drawn_on_the_device_are_masked_too(tmp_path):
 def test_a_setting_out_of_range_is_named(settings, message):
     with pytest.raises(ValueError, match=message):
         method_of(**settings)
+
+
+def test_the_ends_of_the_ranges_are_taken():
     for ratio in ((0, 0.1), (0.3, 0.3), (0.5, 1)):
         assert method_of(mask_ratio=ratio, mask_probability=1) is not None
     assert not any(BlockMasks(2, (4, 4), probability=0)(16, 16).any() for _ in range(9))
