@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import InMemory
-from ccl_plugins.datasets.splitting import check_split
+from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.protocols import ValueType
 
 PALETTE = (
@@ -51,10 +51,14 @@ class ColorMNIST:
         colors: ``"uniform"``: continuous, uniform in the RGB cube.  ``"mixture"``: as the released
             generator draws them, one of ten colors with normal noise of standard deviation 40 of 255
             on each channel, truncated to whole numbers in 0 to 255.
-        seed: Of the colors, 0 or more.
+        seed: Of the colors, and of the split if ``test_fraction`` is given, 0 or more.
+        test_fraction: The part of each class of all images, of the files for training and for testing,
+            that is kept for testing, between 0 and 1: the split is drawn anew.  None: the split of the
+            files.
 
     Raises:
-        ValueError: If a parameter is out of its range; on use, for a damaged file.
+        ValueError: If a parameter is out of its range; on use, for a damaged file, and if a class would
+            have no image in a split.
         FileNotFoundError: On use, if a file is missing.
 
     Source:
@@ -69,20 +73,23 @@ class ColorMNIST:
         root: str | Path,
         colors: Literal["uniform", "mixture"] = "uniform",
         seed: int = 0,
+        test_fraction: float | None = None,
     ) -> None:
+        check_fraction(test_fraction, seed)
         self.root = Path(root).expanduser()
         self.colors = one_of("colors", colors, ("uniform", "mixture"))
-        self.seed = whole("seed", seed, 0)
+        self.seed = seed
+        self.test_fraction = test_fraction
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""
-        stem = STEMS[check_split(split)]
-        pixels = read_idx(find_idx(self.root, f"{stem}-images", 3))
-        label = read_idx(find_idx(self.root, f"{stem}-labels", 1)).long()
-        if len(pixels) != len(label):
-            raise ValueError(
-                f"{self.root}: {len(pixels)} images, but {len(label)} labels of {split}"
-            )
+        check_split(split)
+        if self.test_fraction is None:
+            pixels, label = self._read(split)
+        else:
+            pixels, label = map(torch.cat, zip(*map(self._read, SPLITS), strict=True))
+            rows = hold_out(label, self.test_fraction, self.seed)[split]
+            pixels, label = pixels[rows], label[rows]
         # Each seed and split has its own random numbers.
         generator = torch.Generator().manual_seed(2 * self.seed + (split == "test"))
         columns = {"label": label, "digit": label}
@@ -95,6 +102,16 @@ class ColorMNIST:
         columns["hue"] = normalize(columns["color"], dim=1)
         columns["brightness"] = columns["color"].norm(dim=1)
         return InMemory(on_ground(pixels, color), label, columns)
+
+    def _read(self, split: str) -> tuple[Tensor, Tensor]:
+        """The images and labels of the files of a split."""
+        pixels = read_idx(find_idx(self.root, f"{STEMS[split]}-images", 3))
+        label = read_idx(find_idx(self.root, f"{STEMS[split]}-labels", 1)).long()
+        if len(pixels) != len(label):
+            raise ValueError(
+                f"{self.root}: {len(pixels)} images, but {len(label)} labels of {split}"
+            )
+        return pixels, label
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""

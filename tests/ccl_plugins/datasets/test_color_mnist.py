@@ -93,6 +93,27 @@ def test_colors_are_drawn_once_and_differ_between_splits_and_seeds(root):
     assert not torch.equal(color[:20], first("test").metadata["color"])
 
 
+def test_a_split_drawn_anew_shares_out_the_images_of_all_files(tmp_path):
+    write_mnist(tmp_path)
+    marks = torch.eye(60).reshape(60, 6, 10).mul(255).byte()  # each image has a pixel of its own
+    for stem, part in (("train", marks[:40]), ("t10k", marks[40:])):
+        (tmp_path / f"{stem}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx(part)))
+    held = []
+    for seed in (0, 0, 1):
+        dataset = ColorMNIST(tmp_path, seed=seed, test_fraction=0.2)
+        train, test = dataset("train"), dataset("test")
+        assert [len(train), len(test)] == [48, 12]
+        assert test.metadata["label"].unique().tolist() == list(range(10))
+        numbers = [each.images.amax(1).flatten(1).argmin(1) for each in (train, test)]
+        assert torch.equal(torch.cat(numbers).sort().values, torch.arange(60))
+        for each, number in zip((train, test), numbers, strict=True):
+            assert torch.equal(each.metadata["label"], number % 10)
+            assert torch.equal(each.targets, number % 10)
+        held.append(numbers[1].tolist())
+    assert held[0] == held[1] != held[2]
+    assert min(held[0]) < 40 <= max(held[0])
+
+
 def test_files_that_are_missing_or_damaged_are_named(tmp_path):
     with pytest.raises(
         FileNotFoundError, match=r"none of train-images-idx3-ubyte, train-images-idx3"
@@ -131,7 +152,9 @@ def test_what_is_no_idx_file_is_told(tmp_path, content, message):
 def test_parameters_out_of_range_are_quoted(root):
     with pytest.raises(ValueError, match="'uniform', 'mixture', not 'gray'"):
         ColorMNIST(root, colors="gray")
-    with pytest.raises(ValueError, match="seed must be 0 or more, not -1"):
+    with pytest.raises(ValueError, match=r"seed must lie in 0 to 2\*\*32 - 1, not -1"):
         ColorMNIST(root, seed=-1)
+    with pytest.raises(ValueError, match="test_fraction must lie between 0 and 1, not 1"):
+        ColorMNIST(root, test_fraction=1)
     with pytest.raises(ValueError, match="'train', 'test', not 'val'"):
         ColorMNIST(root)("val")
