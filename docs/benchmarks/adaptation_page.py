@@ -286,8 +286,8 @@ SEEN = """\
 - **Reversal does not hide the plate.** With it the site is read more than with `dino` alone: the head is
   fooled, and a new probe is not. A uniform target does not hide it either.
 - **Least squares and HSIC hide most**, and the mechanism is read less in the mean, with least squares
-  clearly: in training both go together. HSIC also loses some of the old task. Fair-CCLK hides less, and
-  takes nothing of either.
+  clearly: in training both go together. Both lose some of the old task, HSIC more. Fair-CCLK hides less,
+  and takes nothing of either.
 - **Balance**: the three guides gain more in the mean with `balance = "gradient"`, at these weights.
 - **LoRA** with the same guides gained less than all weights did, and kept no more of the old task, which
   no way of the first table clearly lost: the new domain is near to the old one.
