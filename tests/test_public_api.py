@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import shutil
+import tomllib
 
 import pytest
 from support.imports import ROOT
@@ -53,6 +54,18 @@ def test_what_is_new_is_recorded_where_it_binds_others():
     }
     command = "PYTHONPATH=tests python -m support.public_api"
     assert not new, f"{sorted(new)} will be relied on: run {command}"
+
+
+def test_the_folder_of_every_kind_is_public():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    folders = {
+        address.partition(":")[0].rpartition(".")[0]
+        for group, entries in project["entry-points"].items()
+        if group.startswith("ccl_plugins.")
+        for address in entries.values()
+    }
+    assert len(folders) == 13
+    assert folders <= {*NOW["names"]}
 
 
 @pytest.mark.parametrize("module", sorted({*MODULES, HOOKS}))

@@ -80,6 +80,20 @@ def test_a_table_has_the_papers_value_ours_and_the_paired_difference(toy, tmp_pa
     assert pages.write_page(page, {"toy": toy}, tmp_path) == page
 
 
+def test_of_the_validation_part_there_is_no_test_and_nothing_before_training(toy, tmp_path):
+    page = PAGE.replace("toy: linear/top1;", "toy: validation linear/top1, linear/top1;")
+    for each in toy["configurations"]:
+        each["validation"] = {"linear/top1": pages.moments({"0": 0.5, "1": 0.6, "2": 0.55})}
+    toy["tests"] = pages.tests_of(toy, page)
+    written = pages.write_page(page, {"toy": toy}, tmp_path)
+    cells = {line.split(" | ")[0]: line.split(" | ") for line in written.splitlines()}
+    assert cells["| untrained"][1:] == ["", "", "50 |"]
+    _, _, validation, test = cells["| B, scale 1"]
+    assert validation.startswith("55")
+    assert ";" not in validation
+    assert ";" in test
+
+
 def test_a_configuration_that_is_not_there_is_named(toy, tmp_path):
     toy["tests"] = {}
     with pytest.raises(ValueError, match=r"no configuration is called 'C'; there are \['A', "):

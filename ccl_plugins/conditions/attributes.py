@@ -24,7 +24,8 @@ class Attributes:
 
     Without ``k``, all attributes side by side: a multi-label condition.  With it, samples that agree on the
     k attributes of highest entropy form a class; ties in entropy go by column order.  A discrete
-    attribute with several values becomes one binary attribute per value.
+    attribute with several values becomes one binary attribute per value, and with ``k``, where one of two
+    values says what the other does, one in all.
 
     Attributes come from the data set's metadata, a table in a file, or an array.
 
@@ -86,7 +87,9 @@ class Attributes:
 
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The attributes of the training split, or the classes."""
-        binary = _binary_columns(self._read(split), getattr(split, "vocabulary", {}))
+        words = getattr(split, "vocabulary", {})
+        # Of two values, each says what the other does: to cluster by, one is enough.
+        binary = _binary_columns(self._read(split), words, both=self.k is None)
         if not binary:
             raise ValueError(f"there is no attribute in {self.columns or self.file or 'the array'}")
         columns, k = torch.stack(list(binary.values()), 1), self.k
@@ -115,12 +118,13 @@ class Attributes:
 
 
 def _binary_columns(
-    attributes: Mapping[str, Any], vocabulary: Mapping[str, Sequence[str]]
+    attributes: Mapping[str, Any], vocabulary: Mapping[str, Sequence[str]], *, both: bool
 ) -> dict[str, Tensor]:
     """Discrete attributes as 0/1 columns (N,) float32, NaN where a value is missing.
 
-    Columns of 0 and 1 stay; others become one column per value, ``name=value``.  A column of vectors (N, c)
-    counts as c columns, ``name[i]``.  ``vocabulary`` has the words of columns of class ids.
+    Columns of 0 and 1 stay; others become one column per value, ``name=value``, and unless ``both``, of two
+    values one column.  A column of vectors (N, c) counts as c columns, ``name[i]``.  ``vocabulary`` has the
+    words of columns of class ids.
     """
     columns: dict[str, Tensor] = {}
     for name, values in attributes.items():
@@ -128,14 +132,16 @@ def _binary_columns(
         words = encoded.vocabulary.get(name) or vocabulary.get(name)
         column = encoded.tables[0][name]
         if column.ndim == 1:
-            columns |= _one_per_value(name, column, words)
+            columns |= _one_per_value(name, column, words, both)
         else:
             for i, each in enumerate(column.T):
-                columns |= _one_per_value(f"{name}[{i}]", each, words)
+                columns |= _one_per_value(f"{name}[{i}]", each, words, both)
     return columns
 
 
-def _one_per_value(name: str, column: Tensor, words: Sequence[str] | None) -> dict[str, Tensor]:
+def _one_per_value(
+    name: str, column: Tensor, words: Sequence[str] | None, both: bool
+) -> dict[str, Tensor]:
     missing = missing_entries(column, "categorical")
     fractional = ((column != column.double().round()) & ~missing).nonzero().flatten()
     if len(fractional):
@@ -150,7 +156,7 @@ def _one_per_value(name: str, column: Tensor, words: Sequence[str] | None) -> di
         return {name: (column == 1).float() + nan}
     return {
         f"{name}={words[value] if words else value}": (column == value).float() + nan
-        for value in values
+        for value in (values if both or len(values) != 2 else values[:1])
     }
 
 

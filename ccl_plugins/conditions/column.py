@@ -67,11 +67,16 @@ class Column:
         self.name = self.column = name
         self.standardize = standardize
         self.value_type: ValueType = value_type
+        # Class ids that are taken for numbers, as whole ages are: -1 is a missing one.
+        taken = "" if dataset is None else dataset.schema().get(name)
+        self._ids_as_numbers = taken == "categorical" and value_type == "continuous"
         self.missing = check_policy(missing, value_type)
 
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The column's values on the training split."""
         values = tensor_columns(choose(split.metadata, [self.name], "the data set"))[self.name]
+        if self._ids_as_numbers:
+            values = values.float().masked_fill(values == -1, torch.nan)
         if not self._chosen:
             self._warn_of_numbers(values, getattr(split, "vocabulary", {}))
         if not self.standardize:

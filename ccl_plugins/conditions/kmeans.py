@@ -153,8 +153,8 @@ def _with_faiss(
         niter=iterations,
         nredo=restarts,
         seed=seed,
-        # As Cl-InfoNCE's code; faiss samples above the first number and warns below the second.
-        max_points_per_centroid=1000,
+        # Faiss takes a part of the points above the first number and warns below the second.
+        max_points_per_centroid=len(x),
         min_points_per_centroid=1,
         gpu=gpu,
     )

@@ -250,6 +250,8 @@ def find_labels(samples: Any) -> Any:
         if isinstance(labels, list | tuple) and any(isinstance(label, str) for label in labels):
             return [labels[row] for row in samples.indices]
         return None if labels is None else torch.as_tensor(labels)[torch.as_tensor(samples.indices)]
+    if isinstance(samples, Keyed):
+        return find_labels(samples.samples)
     for name in ("targets", "labels", "_labels"):
         labels = getattr(samples, name, None)
         if labels is not None:

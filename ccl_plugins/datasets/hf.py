@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, as_texts
+from ccl_plugins.datasets.image_files import is_deep
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.tables import Columns, arrow_columns, choose
 from ccl_plugins.metadata.columns import Encoded, class_ids, encode
@@ -283,7 +284,7 @@ class Images:
         """
         try:
             images = self.source[[*indices]][self.column]
-            return [image.convert(self.mode) for image in images]
+            return [self._in_mode(image) for image in images]
         except (OSError, SyntaxError, AttributeError) as error:
             if len(indices) > 1:
                 return [self[index] for index in indices]  # which of them it is
@@ -291,6 +292,14 @@ class Images:
                 f"{self.place}: the image of row {indices[0]} (from 0) is missing or cannot be decoded:"
                 f" {error}"
             ) from error
+
+    def _in_mode(self, image: Any) -> Any:
+        if is_deep(image):  # which PIL would cut at 255
+            raise OSError(
+                f"its mode {image.mode!r} has more than 8 bits: write the images as files, which the data"
+                " set table reads with levels = [black, white]"
+            )
+        return image.convert(self.mode)
 
 
 def _is_list(feature: Any) -> bool:

@@ -276,11 +276,11 @@ def read_image(
             raise UnreadableImage('an array of channels is read with mode = "all"')
         with Image.open(path) as image:
             upright = ImageOps.exif_transpose(image)
-            if levels is not None or upright.mode.startswith(("I", "F")):
-                if upright.mode in OTHER_COLORS:  # an array does not say so
-                    upright = upright.convert("RGB")
+            if levels is not None and upright.mode in OTHER_COLORS:  # an array does not say so
+                upright = upright.convert("RGB")
+            if levels is not None and not is_deep(upright):
                 upright = Image.fromarray(_in_8_bits(_pixels(upright), levels))
-            return upright.convert(mode)
+            return as_mode(upright, mode, levels)
     except (UnreadableImage, MemoryError):
         raise
     except OSError as error:
@@ -292,6 +292,24 @@ def read_image(
         # Pillow's decoders raise errors of many types for broken files: SyntaxError for PNG, ValueError
         # for TIFF, struct.error for the EXIF data of JPEG.
         raise UnreadableImage(f"{type(error).__name__}: {error}") from error
+
+
+def is_deep(image: Image.Image) -> bool:
+    """Whether the pixels of a PIL image have more than 8 bits."""
+    return image.mode.startswith(("I", "F"))
+
+
+def as_mode(
+    image: Image.Image, mode: str, levels: tuple[float, float] | None = None
+) -> Image.Image:
+    """A PIL image in a mode of 8 bits; what has more bits is brought to them by ``levels``.
+
+    Raises:
+        UnreadableImage: For an image of more than 8 bits without ``levels``, which PIL would cut.
+    """
+    if is_deep(image):
+        image = Image.fromarray(_in_8_bits(_pixels(image), levels))
+    return image.convert(mode)
 
 
 def _channels(path: str) -> list[np.ndarray]:

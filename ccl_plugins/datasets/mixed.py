@@ -160,7 +160,8 @@ class Mixed:
                 apart = f"{source}/" if name in self.apart else ""
                 places = factorize([f"{apart}{word}" for word in mine], words)
                 ids = held[source].long()
-                columns.append(places[ids.clamp_min(0)].masked_fill(ids < 0, -1))
+                known = ids >= 0
+                columns.append(ids.masked_scatter(known, places[ids[known]]))
         return torch.cat(columns)
 
     def _group(self, parts: Mapping[str, Any]) -> str | None:

@@ -113,7 +113,7 @@ class Clustering:
                 most_frequent(ids),
             ),
             "nmi": (
-                over_tables(normalized_information),
+                _shares(over_tables(normalized_information)),
                 f"what {agreement} of the {samples} say of each other, as a share of their entropies",
                 0.0,
             ),
@@ -125,6 +125,14 @@ class Clustering:
         }
         begin = named("clustering", self.column)
         return [held(f"{begin}/{name}", self.column, *each) for name, each in measures.items()]
+
+
+def _shares(found: Estimate) -> Estimate:
+    """The estimate of a number in 0 to 1, whose interval was moved and may reach beyond."""
+    if found["interval"] is not None:
+        low, high = found["interval"]
+        found["interval"] = max(low, 0.0), min(high, 1.0)
+    return found
 
 
 def matched(table: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.evaluators.columns import groups_at, rows_with_classes, several, the, with_classes
-from ccl_plugins.evaluators.intervals import estimate, tally
+from ccl_plugins.evaluators.intervals import FEW, estimate, tally
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
 from ccl_plugins.protocols import Direction, Frozen, Measurement, UndefinedMetric
 
@@ -50,8 +50,8 @@ class Fairness:
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
             there is one class only, or a feature is not finite.
-        UndefinedMetric: If the test split has one group, no class of ``positive``, or no class that two
-            groups have.
+        UndefinedMetric: If the test split has one group or no sample of the class ``positive``, or if no
+            class, or not ``positive``, has samples in two groups.
 
     Source:
         Sagawa et al., Distributionally Robust Neural Networks for Group Shifts (2020): the worst group,
@@ -116,9 +116,11 @@ class Fairness:
 
             numbers = estimate(len(ids), measured, width)
             if math.isnan(numbers["value"]):
+                which = "no class" if self.positive is None else f"class {self.positive}"
+                has = "has samples" if self.positive is None else "has no samples"
                 raise UndefinedMetric(
-                    f"no class of {self.target!r} has samples in two groups of {self.column!r} in the test"
-                    f" split: {name} is undefined"
+                    f"{which} of {self.target!r} {has} in two groups of {self.column!r} in the test split:"
+                    f" {name} is undefined"
                 )
             sentence = f"{words.format(**names)}, of a linear classifier on the test samples"
             fewest = int(in_class.min() if statistic in OF_CLASSES else in_group.min())
@@ -177,9 +179,6 @@ def gap(rates: Tensor) -> Tensor:
     gaps = torch.where(two, high - low, -1.0).amax(1)
     return torch.where(gaps < 0, torch.nan, gaps)
 
-
-FEW = 10
-"""Samples of a group, or of a class in a group, below which a rate has no interval."""
 
 OF_CLASSES = (worst_subgroup, equalized_odds, equal_opportunity)
 """What compares classes in groups, not whole groups."""

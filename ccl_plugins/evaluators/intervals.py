@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,6 +16,9 @@ DRAWS = 1000
 
 ENDS = (0.025, 0.975)
 """The quantiles of the draws that bound the interval: it holds 95 % of them."""
+
+FEW = 10
+"""Groups, or samples of a group, below which draws are too alike: intervals over them are too narrow."""
 
 
 _WANTED = ContextVar("intervals", default=True)
@@ -38,8 +42,14 @@ def over_groups(groups: Tensor | None) -> Iterator[None]:
     """Intervals that are computed inside are over groups of the measured samples, given by ids (n,).
 
     Where other samples are measured than these n, as a part of them, no interval is given: one over samples
-    would be too narrow.  None: intervals are over samples.
+    would be too narrow, as is one over fewer than `FEW` groups, which is a warning.  None: intervals are
+    over samples.
     """
+    if groups is not None and _WANTED.get() and (count := len(groups.unique())) < FEW:
+        warnings.warn(
+            f"the measured samples are of {count} groups: fewer than {FEW} give no interval",
+            stacklevel=3,
+        )
     token = _GROUPS.set(groups)
     try:
         yield
@@ -99,6 +109,8 @@ def estimate(
     if groups is not None:
         place = groups.unique(return_inverse=True)[1]
         units = int(place.max()) + 1
+        if units < FEW:
+            return Estimate(value=value, interval=None, samples=n)
     generator = torch.Generator().manual_seed(0)
     drawn = []
     for first in range(0, DRAWS, part := max(1, 2**20 // max(n, width))):

@@ -60,9 +60,9 @@ class LinearProbe:
             variance, so that networks are compared whose features have another scale, as untrained and
             trained ones do.  ``"validation"``: the one of 1e-6, 1e-5, ..., 10 times the mean variance
             with the most right predictions on every tenth training sample of a fixed shuffle, when the
-            probe is fitted to the others; of equals the largest.  It is then fitted to all.  Papers use
-            1e-5 and 1e-6; these take many more steps and, on a small training set, may give a lower test
-            accuracy.
+            probe is fitted to the others; of equals the largest.  It is then fitted to all.  If the others
+            have one class only, it is that of None.  Papers use 1e-5 and 1e-6; these take many more steps
+            and, on a small training set, may give a lower test accuracy.
         max_iter: The most L-BFGS steps, 1 or more.  If they do not suffice, a warning is logged.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
@@ -73,8 +73,8 @@ class LinearProbe:
 
     Raises:
         ValueError: If a parameter is out of its range, and for a ``reg`` of least squares; on use, if a
-            column is missing or not categorical, there is one class only, or a feature is not finite.
-        UndefinedMetric: If ``balanced``, and the test split has one class.
+            column is missing or not categorical, or a feature is not finite.
+        UndefinedMetric: If the training split has one class only; if ``balanced``, and the test split has.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4; their code also takes
@@ -108,7 +108,7 @@ class LinearProbe:
         x, ids = with_classes(test, self.column)
         _refuse_too_many(known, known_ids, self.column)
         if self.solver == "least_squares":
-            classes, index = known_ids.unique(return_inverse=True)
+            classes, index = _two_classes(known_ids)
             weight, bias = least_squares(known, one_hot(index).double())
             predicted = classes[(x @ weight + bias).argmax(dim=1)]
         else:
@@ -117,6 +117,16 @@ class LinearProbe:
         measures = [top1, balanced_accuracy] if self.balanced else [top1]
         by = "a linear classifier"
         return [each("linear", self.column, predicted, ids, by) for each in measures]
+
+
+def _two_classes(y: Tensor) -> tuple[Tensor, Tensor]:
+    """The different class ids of y (n,), two or more, and (n,) the place of each among them."""
+    ids, index = y.unique(return_inverse=True)
+    if len(ids) < 2:
+        raise UndefinedMetric(
+            f"a linear probe needs two classes or more, there is only {ids.tolist()}"
+        )
+    return ids, index
 
 
 def _refuse_too_many(x: Tensor, ids: Tensor, column: str) -> None:
@@ -149,6 +159,8 @@ def fit_probe(
     unit = variance(x)
     if reg == "validation":
         rows, held_out = validation_rows(len(x), groups)
+        if len(ids[rows].unique()) < 2:  # a rare class may be held out whole
+            return fit_probe(x, ids, None, max_iter, column)
 
         def right(penalty: float) -> int:
             fit = softmax_regression(x[rows], ids[rows], reg=penalty * unit, max_iter=max_iter)
@@ -234,11 +246,7 @@ def softmax_regression(
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    ids = y.unique()
-    if len(ids) < 2:
-        raise UndefinedMetric(
-            f"a linear probe needs two classes or more, there is only {ids.tolist()}"
-        )
+    ids, _ = _two_classes(y)
     # The bias is free: centered features have the same minimum, in fewer steps.  So have features in
     # another unit, with the penalty in that unit.
     center, unit = x.mean(dim=0), variance(x) ** 0.5

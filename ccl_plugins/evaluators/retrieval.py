@@ -29,7 +29,8 @@ class Retrieval:
     Each sample is a query that ranks all others of its split.  Gives ``"retrieval/recall_at_1"``, the
     fraction of queries with a sample of their class among the first k, for each k, and
     ``"retrieval/map"``, the mean of the average precisions of the whole rankings.  For another column,
-    ``"retrieval-<column>/..."``.  Queries whose class has no other sample are left out.
+    ``"retrieval-<column>/..."``.  Queries whose class has no other sample are left out; of equally similar
+    samples, those of other classes come first.
 
     Split: queries and the samples that they rank are those of ``split``; nothing is fitted and nothing
     selected.
@@ -104,6 +105,8 @@ class Retrieval:
 def ranked(x: Tensor, ids: Tensor, queries: Tensor) -> Tensor:
     """(q, n - 1) whether the samples, most similar first and without the query, are of its class.
 
+    Of equally similar samples, those of other classes come first, so that the order of rows says nothing.
+
     Args:
         x: (n, f) of unit length.
         ids: (n,) class ids.
@@ -111,8 +114,10 @@ def ranked(x: Tensor, ids: Tensor, queries: Tensor) -> Tensor:
     """
     similar = x[queries] @ x.T
     similar.scatter_(1, queries[:, None], -torch.inf)
-    order = similar.argsort(dim=1, descending=True, stable=True)[:, :-1]
-    return ids[order] == ids[queries, None]
+    right = ids == ids[queries, None]
+    wrong_first = right.byte().argsort(dim=1, stable=True)
+    order = similar.gather(1, wrong_first).argsort(dim=1, descending=True, stable=True)[:, :-1]
+    return right.gather(1, wrong_first.gather(1, order))
 
 
 def hit_by_chance(candidates: int, right: Tensor, k: int) -> Tensor:

@@ -17,9 +17,9 @@ def as_toml(record: Mapping[str, Any]) -> str:
     """
     lines: list[str] = []
     tables: list[tuple[str, Mapping[str, Any]]] = []
-    for key in (key for key in TABLES if record.get(key)):
+    for key in (key for key in TABLES if record.get(key) not in (None, {}, "")):
         value = record[key]
-        if key == "evaluate":
+        if key == "evaluate" and value:
             tables += [("[[evaluate]]", each) for each in value]
         elif key == "conditions":
             tables += [(f"[conditions.{_key(name)}]", each) for name, each in value.items()]

@@ -127,7 +127,7 @@ class _Column:
         import pyarrow as pa
 
         values, missing = self.values[rows], self.missing[rows].numpy()
-        if self.words:
+        if self.words and values.ndim == 1:
             ids = values.where(~self.missing[rows], -1).tolist()
             yield name, pa.array([self.words[i] if i >= 0 else None for i in ids], pa.string())
         elif values.ndim == 1:
@@ -155,7 +155,8 @@ def _tables(
     near = nearest(features, features, k, leave_out_own=True) if k else None
     datas = [run.splits[SPLITS["both"].index(split)] for split in splits]
     sizes = [len(each) for each in frozen]
-    columns = {**_metadata(run, datas, sizes), **_conditions(run, splits, sizes)}
+    metadata, conditions = _metadata(run, datas, sizes), _conditions(run, splits, sizes)
+    reserved = ("neighbors", "image", "image_path", *(f"z_{n}" for n in run.record["conditions"]))
     places = [(at, i) for at, size in enumerate(sizes) for i in range(size)]
     for start in range(0, n, ROWS):
         rows = slice(start, min(start + ROWS, n))
@@ -171,9 +172,14 @@ def _tables(
         if near is not None:
             lists = [_lists(each[rows]) for each in near]
             arrays["neighbors"] = pa.StructArray.from_arrays(lists, ["ids", "distances"])
-        for name, column in columns.items():
-            taken = name in (*arrays, "neighbors", "image", "image_path")
-            arrays |= column.arrays(f"metadata_{name}" if taken else name, rows)
+        for name, column in conditions.items():
+            arrays |= column.arrays(name, rows)
+        for name, column in metadata.items():
+            for each, array in column.arrays(name, rows):
+                place = each
+                while place in arrays or place in reserved:
+                    place = f"metadata_{place}"
+                arrays[place] = array
         arrays |= _images(datas, here)
         yield pa.table(arrays).replace_schema_metadata({"ccl_plugins": json.dumps(run.record)})
 

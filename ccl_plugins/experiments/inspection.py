@@ -85,7 +85,7 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
         ValueError: For what would keep the pipeline from training.
     """
     from ccl_plugins.metadata.groups import check_apart
-    from ccl_plugins.training import first_use
+    from ccl_plugins.training import CannotBegin, first_use
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.rehearsal import rehearse
     from ccl_plugins.training.sizes import widths
@@ -109,7 +109,10 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
         notes += _associated(pipeline, columns)
         notes += _of_tables(parts, train, pipeline.settings)
         if not quick and not unreadable:
-            step = _step(pipeline, parts, train)
+            try:
+                step = _step(pipeline, parts, train)
+            except CannotBegin as error:  # all samples were tried above
+                notes.append(f"no step was timed, since a few of the samples do not do: {error}")
     return Inspection(columns, {n: len(each) for n, each in splits.items()}, notes, step)
 
 
@@ -142,7 +145,7 @@ def _columns(schema: Mapping[str, ValueType], train: Any, test: Any) -> Iterator
             seen = seen[~missing_rows(seen, value_type)]
             if len(seen):
                 row["chance"] = float(seen.unique(return_counts=True)[1].max()) / len(seen)
-        if name != "label":
+        if name != "label" and schema.get("label", "categorical") == "categorical":
             both = ~missing & (label >= 0)
             row["of label"] = _told(values[both], label[both], value_type)
         yield row

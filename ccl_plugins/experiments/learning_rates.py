@@ -163,7 +163,8 @@ def _losses(steps: int) -> Any:
                 )
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_: Any) -> None:
-            self.batches.append(outputs["loss"].detach())
+            # Lightning gives the part that a batch has in the step's loss.
+            self.batches.append(outputs["loss"].detach() * trainer.accumulate_grad_batches)
             if trainer.global_step > len(self.per_step):
                 self.per_step.append(float(torch.stack(self.batches).mean()))
                 self.batches = []

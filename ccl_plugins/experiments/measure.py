@@ -89,6 +89,7 @@ def measure(
         UserWarning: For an evaluator whose numbers the samples do not define; it is left out.
     """
     measured: dict[str, Measurement] = {}
+    test = numbered_as(train, test)
     with naming(pipeline):
         if evaluators is None:
             evaluators = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
@@ -132,15 +133,15 @@ def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
 
 
 def numbered_as(train: Frozen, test: Frozen) -> Frozen:
-    """Samples of another data set, whose words have the class ids that they have in a training split.
+    """Samples whose words have the class ids that they have in a training split.
 
-    A data set numbers its own words: that of fewer classes has other ids.  Words that the training split
-    lacks are numbered after its own.
+    Another data set numbers its own words: that of fewer classes has other ids.  So does a split whose
+    columns are words.  Words that the training split lacks are numbered after its own.
     """
     metadata, vocabulary = dict(test.metadata), dict(test.vocabulary)
     for name, words in test.vocabulary.items():
         values = metadata[name]
-        if name not in train.vocabulary or values.is_floating_point():
+        if words == train.vocabulary.get(name, words) or values.is_floating_point():
             continue
         known = [*train.vocabulary[name]]
         vocabulary[name] = known + [word for word in words if word not in known]

@@ -20,7 +20,7 @@ from torchvision.transforms.v2.functional import pil_to_tensor
 
 from ccl_plugins._engine import engine
 from ccl_plugins.arguments import one_of, whole
-from ccl_plugins.datasets.image_files import read_image
+from ccl_plugins.datasets.image_files import as_mode, read_image
 from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
@@ -31,7 +31,6 @@ from ccl_plugins.experiments.measure import (
     freeze,
     held_out,
     measure,
-    numbered_as,
     of_validation,
     read_original,
     read_projections,
@@ -405,7 +404,7 @@ class Run:
         if mode == "all":
             return pil_to_tensor(image) if isinstance(image, Image.Image) else image
         if isinstance(image, Image.Image) and image.mode not in ((mode,) if mode else ("RGB", "L")):
-            return image.convert(mode or "RGB")
+            return as_mode(image, mode or "RGB", dataset.get("levels"))
         return image
 
     def _method_on(self, device: str | torch.device | None) -> Any:
@@ -618,7 +617,7 @@ class Run:
         projections = read_projections(built)
         train = self._frozen("train", device, projections and validate)
         if on is not None:
-            test = numbered_as(train, self._features_of(on("test"), device, projections))
+            test = self._features_of(on("test"), device, projections)
         elif validate:
             train, test = held_out(train)
         else:

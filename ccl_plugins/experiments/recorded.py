@@ -85,18 +85,19 @@ class Recorded:
             try:
                 choices[name] = self.read("condition", data, f"conditions.{name}")
             except engine.RegistryError as error:
-                warnings.warn(
-                    f"the condition {name!r} cannot be read back, and what is measured of its column does"
-                    f" not count as measured of a condition: {error}",
-                    stacklevel=3,
-                )
+                _warn_of_condition(name, error)
         return choices
 
     @cached_property
     def built_conditions(self) -> dict[str, Any]:
         """Those conditions that can be read back, by the names under which they are read."""
-        supplied = {"dataset": self.dataset}
-        return variables({name: each.build(supplied) for name, each in self.conditions.items()})
+        supplied, built = {"dataset": self.dataset}, {}
+        for name, choice in self.conditions.items():
+            try:
+                built |= variables({name: choice.build(supplied)})
+            except (OSError, ValueError, engine.RegistryError) as error:  # a file may be gone
+                _warn_of_condition(name, error)
+        return built
 
     @cached_property
     def built_loggers(self) -> dict[str, Any]:
@@ -168,3 +169,11 @@ def _plugins(data: Any) -> Iterator[str]:
         data = [*data.values()]
     for each in data if isinstance(data, list) else ():
         yield from _plugins(each)
+
+
+def _warn_of_condition(name: str, error: Exception) -> None:
+    warnings.warn(
+        f"the condition {name!r} cannot be read back, and what is measured of its column does not count as"
+        f" measured of a condition: {error}",
+        stacklevel=4,
+    )

@@ -135,11 +135,14 @@ def paired(first: Mapping[Any, float], second: Mapping[Any, float]) -> Paired:
     return Paired(n, difference, deviation, float(ttest_rel(b, a).pvalue))
 
 
-def visible(n: int) -> float:
-    """The least mean difference, in deviations of the differences, with p below `ALPHA` for n seeds."""
+def visible(n: int, tests: int = 1) -> float:
+    """The least mean difference, in deviations of the differences, with p below `ALPHA` for n seeds.
+
+    With p corrected for a number of ``tests``.
+    """
     from scipy.stats import t
 
-    return float(t.ppf(1 - ALPHA / 2, n - 1)) / math.sqrt(n)
+    return float(t.ppf(1 - ALPHA / 2 / tests, n - 1)) / math.sqrt(n)
 
 
 def interval_of(values: Sequence[float]) -> tuple[float, float]:

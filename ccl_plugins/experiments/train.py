@@ -30,6 +30,7 @@ from ccl_plugins.experiments.record import (
     write_json,
 )
 from ccl_plugins.experiments.requirements import check_columns, check_method, has_queue
+from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.files.tensors import write_tensors
 from ccl_plugins.kinds import registry
@@ -408,8 +409,16 @@ def _begin(prepared: Prepared) -> None:
 
 
 def _is_finished(checked: Checked) -> bool:
-    """Whether the run in the folder has all epochs and steps that the pipeline asks for."""
+    """Whether the run in the folder has all epochs and steps that the pipeline asks for.
+
+    A finished run that goes on keeps its weights until it has finished again.
+    """
     if checked.point is None or not checked.layout.weights.exists():
+        return False
+    try:
+        if read_checkpoint(checked.layout.weights)["step"] < checked.point.step:
+            return False
+    except DamagedCheckpoint:
         return False
     before, now = checked.point.record["fit"], checked.pipeline.settings
     return (before["epochs"], before.get("max_steps")) == (now.epochs, now.max_steps)

@@ -96,7 +96,7 @@ def _scale(panel: Any, leaked: Measurement, kept: Measurement) -> None:
     """Limits, names and sentences of the axes; more is held to the right and up."""
     for limits, limit in ((panel.get_xlim(), panel.set_xlim), (panel.get_ylim(), panel.set_ylim)):
         if limits[0] > -0.1 and 0.2 < limits[1] < 1.1:  # shares of 1
-            limit(-0.03, 1.03)
+            limit(min(-0.03, limits[0]), max(1.03, limits[1]))
     for measured, line, turn in (
         (leaked, panel.axvline, panel.invert_xaxis),
         (kept, panel.axhline, panel.invert_yaxis),

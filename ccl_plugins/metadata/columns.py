@@ -98,6 +98,11 @@ def tensor_columns(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
     }
 
 
+def words_of(metadata: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The words of each id that `tensor_columns` gives to columns of words."""
+    return encode({n: c for n, c in metadata.items() if not isinstance(c, Tensor)}).vocabulary
+
+
 def class_ids(metadata: Mapping[str, Any], name: str) -> Tensor:
     """(N,) the class ids of a metadata column; -1 where one is missing.
 

@@ -124,8 +124,10 @@ def require_images(file: Path, split: Any) -> None:
 
 def _take(cells: Any, rows: list[int]) -> Any:
     """The cells of some rows; for row -1 None, or NaN in an array of vectors."""
+    missing = torch.tensor(rows) < 0
+    if isinstance(cells, np.ndarray) and cells.ndim == 1 and missing.any():
+        cells = cells.tolist()
     if not isinstance(cells, np.ndarray):
         return [cells[row] if row >= 0 else None for row in rows]
     taken = from_numpy(cells[rows])
-    missing = torch.tensor(rows) < 0
     return taken.float().masked_fill(missing[:, None], torch.nan) if missing.any() else taken

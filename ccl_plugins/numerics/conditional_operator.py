@@ -96,6 +96,7 @@ def conditional_columns(
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), Proposition 2.2.
     """
     out = dtype or (torch.float64 if z.dtype == torch.float64 else torch.float32)
+    rows = slice(*rows.indices(len(z)))  # of the batch, without the queue
     with torch.no_grad(), torch.autocast(z.device.type, enabled=False):
         batch = as_vectors(z)
         if batch.dtype.is_floating_point:

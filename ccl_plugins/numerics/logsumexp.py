@@ -6,6 +6,7 @@ a finite value and a gradient of zero instead of NaN.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -182,6 +183,8 @@ class _TiltedMean(torch.autograd.Function):
         for gap in gaps:
             gap.sub_(top)
             light.append((gap * lower).clamp_min_(least).exp_())
+            if isinstance(lower, Tensor):  # it may be 0, and then 0 times EMPTY counts
+                light[-1].masked_fill_(gap < EMPTY / 2, math.exp(least))
             heavy.append(gap.mul_(upper).clamp_min_(least).exp_())
         totals = [torch.stack([x.sum(-1) for x in each]).sum(0) for each in (heavy, light)]
         # No gradient flows where nothing counts.
@@ -204,7 +207,10 @@ class _TiltedMean(torch.autograd.Function):
             x = torch.cat([masked(x, keep) for x, keep in zip(sims, keeps, strict=True)], 1)
             fixed, some = x.detach(), (x.detach() > EMPTY / 2).any(1, keepdim=True)
             light, heavy = (
-                scale * (scale * x + (whole - scale) * fixed).softmax(1)
+                scale
+                * (scale * x + (whole - scale) * fixed)
+                .masked_fill(fixed < EMPTY / 2, EMPTY)
+                .softmax(1)
                 for whole, scale in ((lower, of_lower), (upper, of_upper))
             )
             slopes = ((heavy - light) * some).split([each.shape[1] for each in sims], 1)
@@ -226,7 +232,7 @@ def log_tilted_mean(
     Args:
         blocks: (n, m) inner products s, and bool, True at those that count; of several blocks together.
         temperature: τ, without gradient.
-        beta: β, above 0, without gradient.
+        beta: β, above 0, or a 0-d tensor of 0 or more; without gradient.
         shift: (n,) c, without gradient.
         weight_gradient: Whether the gradient flows through q too.
     """

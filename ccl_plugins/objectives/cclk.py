@@ -101,6 +101,11 @@ class CCLK(ContrastiveObjective, ABC):
                 f"{name} needs a positive definite kernel, and {type(kernel).__name__} is not: use"
                 " rbf, laplacian, linear, cosine or polynomial"
             )
+        if isinstance(ridge, Mapping) and lowest(ridge) == 0:
+            raise ValueError(
+                f"ridge must be 1e-12 or more where it changes over training, not {ridge!r}: 0 has another"
+                " equation, which needs the inverse of the kernel matrix"
+            )
         self.kernel = kernel
         self.temperature = temperature
         self.ridge = ridge
@@ -233,7 +238,9 @@ class CCLK(ContrastiveObjective, ABC):
             values = as_vectors(pairs.everyone(self.on, i))
             if values.dtype.is_floating_point:
                 values = values.double()
-            gram = similarities(self.kernel, values, values).double().fill_diagonal_(1)
+            gram = similarities(self.kernel, values, values)
+            gram = gram.to(torch.float64, copy=True)  # the kernel may have kept its matrix
+            gram.fill_diagonal_(1)
             if (valid := pairs.valid()) is not None:
                 gram = gram * valid * valid[:, None]
             shifted = gram.clone()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.numerics.condition_values import squared_distance
+from ccl_plugins.numerics.condition_values import fill_missing, squared_distance
 from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.pairs.pairs import Pairs
@@ -86,7 +86,7 @@ class HSIC(ContrastiveObjective):
         # With partners, the views after the first show images of other values.
         views = pairs.anchors if pairs.samples.partner is None else pairs.anchors[:1]
         if missing is not None:
-            views = views.masked_fill(missing[:, None], 0)
+            views = fill_missing(views, missing)  # which nothing weighs, and a median sees
         estimates: list[Tensor] = []
         for i, similar in enumerate(compared(self.embedding_kernel, views.unbind(), missing)):
             if not estimates or pairs.samples.condition[self.on].ndim == 3:

@@ -60,6 +60,12 @@ class Mixture(ContrastiveObjective):
         members = _by_name(objectives)
         if not members:
             raise ValueError(f"objectives must be one or more, not {objectives!r}")
+        for name in members:
+            if not name or "." in name or hasattr(nn.ModuleDict(), name):
+                raise ValueError(
+                    f"an objective of a mixture cannot be called {name!r}: a name has no dots, and is none"
+                    " that a torch.nn.ModuleDict has for itself"
+                )
         given = dict.fromkeys(members, 1.0) if weights is None else _by_name(weights)
         if given.keys() != members.keys():
             raise ValueError(

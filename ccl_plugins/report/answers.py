@@ -208,7 +208,7 @@ def _better(configurations: Sequence[Compared], judges: Mapping[str, Measurement
     for other in others[:4]:
         change = paired(other.after(judge.name), best.after(judge.name))
         corrected = None if change.p is None else min(1.0, change.p * len(others))
-        lucky |= corrected is None or corrected >= ALPHA
+        lucky |= not _is_clear(change, len(others))
         words = _against(best, other, judge, change, corrected, len(others))
         sentences.append((f"{best.label} and {other.label}", words))
     if len(others) > 4:
@@ -245,7 +245,7 @@ def _of_all(tests: Sequence[Paired]) -> str:
 def _is_clear(test: Paired, tests: int) -> bool:
     """Whether a difference, one of several that are tested, is hardly luck."""
     if test.p is None:
-        return test.n > 2 and test.deviation == 0
+        return test.n > 2 and test.deviation == 0 and bool(test.difference)
     return test.p * tests < ALPHA
 
 
@@ -277,7 +277,7 @@ def _against(
         return f"{begin} A difference like this would come by luck {often} times ({test})."
     return (
         f"{begin} That may be luck ({test}): with {change.n} seeds, a mean difference has to be"
-        f" {visible(change.n):.1f} times as large as its spread to tell."
+        f" {visible(change.n, tests):.1f} times as large as its spread to tell."
     )
 
 

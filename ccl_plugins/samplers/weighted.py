@@ -18,8 +18,9 @@ class Weighted(Uniform):
     An epoch has as many samples as the data set.  A class whose share is larger than its part of the data
     is gone through several times, in another order each time; of one with a smaller share, every epoch
     draws other samples.  The draws of a class are spread evenly over the epoch, so that a batch has its
-    share of each to within a sample or two, and hardly ever the same sample twice.  A missing class id (-1)
-    counts as a class.
+    share of each to within a sample or two.  A sample comes twice in a batch where a batch has more of its
+    class than the data set, and may where a pass through the class ends within a batch; it is then compared
+    with itself as with another.  A missing class id (-1) counts as a class.
 
     Args:
         weights: A number above 0 for each class, in the order of class ids; shares are in their ratio.

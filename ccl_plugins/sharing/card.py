@@ -350,8 +350,9 @@ def _training(shared: Shared) -> Iterator[str]:
     if record["backbone"].get("lora"):
         lora = record["backbone"]["lora"]
         yield f"- LoRA, {inline(lora)}, learned in their place; it is merged into these weights."
+    samples = fit["batch_size"] * fit.get("accumulate", 1)
     yield (
-        f"- {steps} steps of {fit['batch_size']} {shared.samples}, with seed {fit['seed']} and precision"
+        f"- {steps} steps of {samples} {shared.samples}, with seed {fit['seed']} and precision"
         f" {fit['precision']}."
     )
     for key in ("method", "transform", "optimizer", "schedule"):

@@ -119,11 +119,11 @@ def check_values_have_its_value_type(subject: Subject) -> None:
             shapes = ((size,), (size, *values.shape[1:2]), (VIEWS, size, *values.shape[2:3]))
             report = f"for u = {VIEWS} and n = {size} they are {tuple(values.shape)}"
             require(tuple(values.shape) in shapes, report)
-            values = values[0] if values.ndim == 3 else values
         missing = trait(variable, "missing")
         place = f"{subject}/{key}" if key else str(subject)
-        check_values(place, values, variable.value_type, len(values), missing)
-        require(len(values) == size, f"{size} samples gave {len(values)} rows")
+        for each in values if values.ndim == 3 and condition.refresh == "batch" else [values]:
+            check_values(place, each, variable.value_type, len(each), missing)
+            require(len(each) == size, f"{size} samples gave {len(each)} rows")
 
 
 def check_is_deterministic(subject: Subject) -> None:
@@ -171,11 +171,11 @@ def check_fits_again_after_itself(subject: Subject) -> None:
     if condition.refresh == "batch":
         return
     first = fit(condition)
-    kept = {key: table.values for key, table in first.items()}
+    kept = {key: (table.values, dict(table.extras)) for key, table in first.items()}
     with require_unchanged(lambda: kept, where="the previous table"):
         again = fit(condition, previous=first)
     for key, table in again.items():
-        shapes = tuple(kept[key].shape), tuple(table.values.shape)
+        shapes = tuple(kept[key][0].shape), tuple(table.values.shape)
         require(shapes[0] == shapes[1], f"the shapes are {', '.join(map(str, shapes))}")
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 from unittest import SkipTest
 
@@ -53,6 +54,19 @@ class Check:
     def __str__(self) -> str:
         return f"{self.component}-{self.name}"
 
+    def _names_the_file_of(self, error: FileNotFoundError) -> bool:
+        """Whether the component's EXAMPLE, or a default, names the missing file; no other may be."""
+        if not isinstance(self.subject, Subject) or self.subject.example is not None:
+            return False
+        example = getattr(self.subject.target, "EXAMPLE", {})
+        if callable(example):
+            return False
+        if error.filename is None:
+            return any(each in str(error) for each in _strings(example))
+        parameters = inspect.signature(self.subject.target).parameters.values()
+        named = _strings([example, [each.default for each in parameters]])
+        return any(PurePath(error.filename).match(each) for each in named)
+
     def __call__(self) -> None:
         """Run the check."""
         try:
@@ -60,8 +74,7 @@ class Check:
         except (SkipTest, KeyboardInterrupt):
             raise
         except BaseException as error:  # whatever a plug-in raises breaks the law
-            no_example = isinstance(self.subject, Subject) and self.subject.example is None
-            if isinstance(error, FileNotFoundError) and no_example:
+            if isinstance(error, FileNotFoundError) and self._names_the_file_of(error):
                 raise SkipTest(
                     f"its EXAMPLE names a file that does not exist ({error}): make it a static method that"
                     " writes files into a folder, or give"
@@ -75,6 +88,15 @@ class Check:
             if first != self.name:  # its traceback was shown
                 raise Broken(f"{cause}\n  as in {first}", first) from None
             raise Broken(f"{law}\n  {cause}") from error
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """The texts in a value, those inside lists and tables too."""
+    if isinstance(value, str):
+        yield from [value] if value else []
+    elif isinstance(value, Mapping | list | tuple):
+        for each in value.values() if isinstance(value, Mapping) else value:
+            yield from _strings(each)
 
 
 class Broken(AssertionError):

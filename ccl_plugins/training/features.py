@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from ccl_plugins.files.checkpoints import EMBEDDINGS
 from ccl_plugins.files.mapped import Filling, Reading, Rows, rows
-from ccl_plugins.metadata.columns import tensor_columns
+from ccl_plugins.metadata.columns import tensor_columns, words_of
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
 from ccl_plugins.training import ranks
@@ -60,7 +60,7 @@ def frozen_features(
         tensor_columns(split.metadata),
         images,
         _towers(method, features, split, transform, batch_size),
-        vocabulary=getattr(split, "vocabulary", {}),
+        vocabulary={**words_of(split.metadata), **getattr(split, "vocabulary", {})},
         projections=_projections(method, split, transform, batch_size, workers)
         if projections
         else None,

@@ -68,7 +68,9 @@ class LossLog(Callback):
         self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int
     ) -> None:
         """Keep the loss, and log at the end of an interval."""
-        self._unchecked.append((self._step + 1, batch.index, outputs["loss"].detach()))
+        # Lightning gives the part that a batch has in the step's loss.
+        loss = outputs["loss"].detach() * trainer.accumulate_grad_batches
+        self._unchecked.append((self._step + 1, batch.index, loss))
         if trainer.global_step != self._step:
             self._step = trainer.global_step
             if self._step % self.log_every == 0:

@@ -241,6 +241,17 @@ class TrainingModule(LightningModule):
             )
         return loss
 
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute gradients, of which a step has the mean over its batches.
+
+        Lightning divides by ``accumulate``; the last step of an epoch may have fewer batches.
+        """
+        whole, each = len(self.train_dataloader()), self.settings.accumulate
+        place = self.consumed.batches % whole
+        if (count := min(each, whole - place + place % each)) < each:
+            loss = loss * (each / count)
+        super().backward(loss, *args, **kwargs)
+
     def on_after_backward(self) -> None:
         """Fill the queue, which the backward pass has read, and count the batch."""
         if self._checks_gradients and ranks.world_size() > 1:

@@ -40,8 +40,9 @@ def parameter_groups(
     """The parameters that learn, in named groups with a factor of the learning rate.
 
     Group ``decay`` has the method's matrices and filters.  ``no_decay`` has its 1-D parameters, biases,
-    parameters of norms, and those that ``backbone.no_weight_decay()`` names, such as position
-    embeddings.  ``objective`` has the objective's own parameters, such as a temperature, without decay.
+    parameters of norms, and those that ``no_weight_decay()`` of the backbone, or of a tower, names,
+    such as position embeddings.  ``objective`` has the objective's own parameters, such as a
+    temperature, without decay.
 
     Args:
         method: Its backbone is called ``backbone``.
@@ -84,7 +85,13 @@ def _undecayed(method: nn.Module, backbone: Any) -> set[str]:
         for name, parameter in module.named_parameters(prefix, recurse=False):
             if parameter.ndim <= 1 or name.endswith("bias") or isinstance(module, NORMS):
                 names.add(name)
-    return names | {f"backbone.{name}" for name in trait(backbone, "no_weight_decay")()}
+    networks = {"backbone": backbone}
+    networks |= {f"towers.{name}": tower for name, tower in getattr(method, "towers", {}).items()}
+    return names | {
+        f"{place}.{name}"
+        for place, network in networks.items()
+        for name in trait(network, "no_weight_decay")()
+    }
 
 
 def _layers(backbone: Any) -> dict[str, int]:

@@ -47,7 +47,8 @@ class FitSettings:
         nodes: Machines that train together.
         precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"`` or ``"64-true"``; losses are always
             computed in at least float32.
-        accumulate: Batches whose gradients make one optimizer step.
+        accumulate: Batches whose gradients make one optimizer step, by their mean; the last step of an
+            epoch may have fewer.
         micro_batch: Samples of a batch that each device encodes at a time; None: all.  The gradient is
             that of the whole batch, in the memory of a part and with twice the forward passes.
         anchors_at_once: Anchors that each device compares with all keys at a time; None: all.  The loss

@@ -19,7 +19,7 @@ from ccl_plugins.evaluators import (
 )
 from ccl_plugins.files.mapped import is_large, rows
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.metadata.values import missing_entries, missing_rows
 from ccl_plugins.protocols import Evaluator, ValueType, trait
 from ccl_plugins.training.tables import Tables
 
@@ -135,4 +135,7 @@ def _columns(name: str, values: Tensor, value_type: ValueType) -> Iterator[tuple
     varies = numbers.std(0, correction=0) > 1e-9 * numbers.mean(0).abs()
     if varies.any():
         flat = values.reshape(len(values), -1)
-        yield name, (flat if varies.all() else flat[:, varies]).to(torch.get_default_dtype())
+        flat = (flat if varies.all() else flat[:, varies]).to(torch.get_default_dtype())
+        if value_type == "multi_label":  # missing is NaN for what reads numbers
+            flat = flat.masked_fill(missing_entries(flat, value_type), torch.nan)
+        yield name, flat

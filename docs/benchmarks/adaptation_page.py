@@ -279,15 +279,15 @@ SEEN = """\
   no guides are clearly better than the frozen model, and training with labels is worse at the new site.
   Where plates can be standardized, do that first.
 - **Without it, guides win over the frozen model and over `dino` alone**, if all weights learn; FINO's are
-  about as good as labels, ours a little less. Shuffled metadata gain nothing, so it is the metadata.
+  about as good as labels, ours a little less. With shuffled metadata no gain was seen.
   `dino` alone learns more of the sites and little else, InfoNCE still more of them.
 - **What is kept did more than what is suppressed.** Of the guides alone, prototypes of the compound gain
   most in the mean. A compound has one mechanism, so they are labels of a kind, with most classes rare.
 - **Reversal does not hide the plate.** With it the site is read more than with `dino` alone: the head is
   fooled, and a new probe is not. A uniform target does not hide it either.
 - **Least squares and HSIC hide most**, and the mechanism is read less in the mean, with least squares
-  clearly: in training both go together. HSIC also loses some of the old task. Fair-CCLK hides less, and
-  takes nothing of either.
+  clearly: in training both go together. Both lose some of the old task, HSIC more. Fair-CCLK hides less,
+  and no loss of either was seen.
 - **Balance**: the three guides gain more in the mean with `balance = "gradient"`, at these weights.
 - **LoRA** with the same guides gained less than all weights did, and kept no more of the old task, which
   no way of the first table clearly lost: the new domain is near to the old one.
@@ -296,7 +296,7 @@ LIMITS = """## What it does not say
 
 - It is one small network and one drawn domain; 120 steps are few, and longer training may change the
   order. Most of the chosen rates are the highest that were tried.
-- Five worlds show large differences alone. Fifty comparisons at 95 % have a few that are luck.
+- Five worlds show large differences alone. A hundred comparisons at 95 % have a few that are luck.
 - The validation images have mechanism and site independent, as only a planned experiment has them.
   Without such data one would choose other settings.
 - Plates of the test split are those of training; only the new site has plates of its own.

@@ -255,12 +255,12 @@ def _first(steps: dict[str, float], total: int) -> list[str]:
         f"| `python -m venv` | {steps['environment']:.0f} |",
         f"| `pip install .` | {steps['install']:.0f} |",
         f"| the first example of the README: a loss | {steps['loss']:.1f} |",
-        f"| `ccl train examples/grating_digits_fair.toml`: 80 epochs, probes | {steps['train']:.0f} |",
+        f"| `ccl train examples/grating_digits_fair.toml`: 60 epochs, probes | {steps['train']:.0f} |",
         "",
         "Processor time, all cores added. To it comes the download, if pip has not kept the packages:"
         " they unpack to",
         f"{total / 2**30:.1f} GiB, nearly all of it torch with its libraries for GPUs;"
-        " [without a GPU](#without-a-gpu) it is a fourth.",
+        " [without a GPU](#without-a-gpu) it is a fifth.",
         "",
     ]
 

@@ -144,11 +144,12 @@ def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
         f" {options.batch} samples. The numbers are",
         f"processor time of {options.threads} thread; torch {torch.__version__}, {platform.machine()}. A"
         " run whose condition is not refreshed builds its",
-        f"sampler once. The time of a batch is the mean of the first {options.batches}, in which"
-        " `same_condition` still shuffles each value and",
-        "`nearest` still searches. Most of it is random access to memory, which on a virtual machine with"
-        " other work, as here, differs",
-        "by half between runs. Written by `python docs/benchmarks/samplers.py`.",
+        f"sampler once. The time of a batch is the mean of {options.batches}, after those whose partners"
+        " the first draw covers; in them",
+        "`same_condition` still shuffles each value and `nearest` still searches. Most of it is random"
+        " access to memory,",
+        "which on a virtual machine with other work differs by half between runs. Written by"
+        " `python docs/benchmarks/samplers.py`.",
         "",
         "| sampler | condition | build (s) | begin an epoch (s) | batch (ms) |",
         "|---|---|---|---|---|",

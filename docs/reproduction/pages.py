@@ -288,6 +288,8 @@ def write_table(match: re.Match[str], results: Results) -> str:
 def _cell(results: Results, label: str, metric: str, reference: str, first: str) -> str:
     untrained = label == UNTRAINED
     time, metric = _time(metric)
+    if untrained and time != "test":  # before training, the test split alone was measured
+        return ""
     found = _of(results, first if untrained else label, metric, "before" if untrained else time)
     if not found:
         return ""
@@ -295,7 +297,7 @@ def _cell(results: Results, label: str, metric: str, reference: str, first: str)
     half = half_width(found["deviation"], len(found["by_seed"]))
     text = with_interval(unit * found["mean"], unit * half)
     test = results["tests"].get(_reference(reference, label), {}).get(label, {}).get(metric)
-    if not test or test["difference"] is None:
+    if time != "test" or not test or test["difference"] is None:  # tests are of the test split
         return text
     half = half_width(test["deviation"], test["n"])
     difference = with_interval(unit * test["difference"], unit * half)

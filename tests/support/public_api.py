@@ -38,6 +38,10 @@ MODULES = (
     "backbones/__init__",
     "datasets/__init__",
     "evaluators/__init__",
+    "loggers/__init__",
+    "optimizers/__init__",
+    "schedules/__init__",
+    "figures/__init__",
     "experiments/__init__",
 )
 """All public modules: their names may become more, and not fewer."""

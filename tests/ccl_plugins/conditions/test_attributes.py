@@ -64,6 +64,15 @@ def test_a_sample_without_one_of_the_k_attributes_has_no_class():
     assert Attributes(array=columns, k=1).value_type == "categorical"
 
 
+def test_of_two_words_one_attribute_decides_the_class():
+    split = Split(sex=["f", "m"] * 4, smoker=["no", "no", "yes", "yes"] * 2)
+    assert fit(Attributes(["sex", "smoker"], k=2), split).unique().tolist() == [0, 1, 2, 3]
+    with pytest.raises(
+        ValueError, match="k=3, but there are 2 binary attributes: sex=f, smoker=no"
+    ):
+        fit(Attributes(["sex", "smoker"], k=3), split)
+
+
 def test_a_table_is_matched_with_the_samples_by_name(tmp_path):
     (tmp_path / "a.csv").write_text("image,red,kind\nc.jpg,1,x\na.jpg,0,y\nz.jpg,1,\n")
     split = Split({"image": ["a.jpg", "b.jpg", "c.jpg"]}, image=torch.tensor([1, 0, 2]))

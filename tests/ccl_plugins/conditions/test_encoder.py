@@ -149,6 +149,20 @@ def test_a_parquet_file_is_matched_by_name(tmp_path):
         fit(Encoder(file=tmp_path / "f.parquet"), Images(3))
 
 
+@pytest.mark.parametrize("numbers", [[5.0, 0.5, 1.5], [5, 0, 1], [5, None, 1]])
+def test_numbers_of_a_table_are_features_and_those_without_a_row_are_missing(tmp_path, numbers):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    table = pa.table({"name": ["5.png", "0.png", "1.png"], "x": numbers, "y": [1.0, 2.0, 3.0]})
+    parquet.write_table(table, tmp_path / "f.parquet")
+    found = fit(Encoder(file=tmp_path / "f.parquet", key="name", missing="drop"), Images())
+    expected = torch.full((6, 2), torch.nan)
+    given = [torch.nan if x is None else x for x in numbers]
+    expected[[5, 0, 1]] = torch.tensor([given, [1, 2, 3]]).float().T
+    torch.testing.assert_close(found, expected, equal_nan=True)
+
+
 def test_features_of_another_data_set_are_refused(tmp_path):
     save_file(
         {"values": torch.rand(6, 3)}, tmp_path / "f.safetensors", {"dataset": of_split(Images())}

@@ -52,6 +52,20 @@ class Ages(Split):
         return dict.fromkeys(self.metadata, "categorical")
 
 
+@pytest.mark.parametrize("standardize", [False, True])
+def test_a_missing_whole_number_is_no_number(standardize):
+    ages = Ages()
+    ages.metadata = {**Ages.metadata, "age": Ages.metadata["age"].clone()}
+    ages.metadata["age"][7] = -1
+    condition = Column("age", standardize, "continuous", "ignore", dataset=ages)
+    z = condition.fit(ages, None, None)
+    assert z.isnan().nonzero().tolist() == [[7]]
+    expected = ages.metadata["age"][ages.metadata["age"] >= 0].float()
+    if standardize:
+        expected = (expected - expected.mean()) / expected.std(correction=0)
+    torch.testing.assert_close(z[~z.isnan()], expected)
+
+
 def test_many_whole_numbers_taken_for_class_ids_are_named_with_what_changes_it():
     with pytest.warns(
         UserWarning, match="'age' has 40 different whole numbers.*\"continuous\" of the"

@@ -237,3 +237,10 @@ def test_a_subset_of_samples_that_are_read_one_by_one_is_read_so():
     items.__getitems__([(0, 0, 0), (0, 1, 1)])
     items.__getitems__([(0, 1, 1)])
     assert seen[1] == seen[2], "what a sample draws does not depend on its batch"
+
+
+def test_images_of_more_than_8_bits_are_refused_and_not_cut():
+    deep = [np.full((4, 4), 4095, dtype=np.uint16)]
+    source = Dataset.from_dict({"photo": deep}, features=Features({"photo": Image()}))
+    with pytest.raises(OSError, match=r"row 0 \(from 0\).*'I;16' has more than 8 bits"):
+        Images(source, "photo", "L", "here")[0]

@@ -37,6 +37,24 @@ def test_samples_come_one_data_set_after_another():
         assert found[len(first)][1] == ids[len(first)]
 
 
+@pytest.mark.parametrize("apart", [["label"], []])
+def test_images_without_classes_are_mixed_with_others(tmp_path, apart):
+    from PIL import Image
+
+    for folder, names in (("classes", ["a/0", "a/1", "b/0", "b/1"]), ("loose", ["0", "1", "2"])):
+        for split in ("train", "test"):
+            for i, name in enumerate(names):
+                file = tmp_path / folder / split / f"{name}.png"
+                file.parent.mkdir(parents=True, exist_ok=True)
+                Image.new("RGB", (4, 4), (40 * i, len(split), 0)).save(file)
+    of = {
+        name: ccl.create("dataset", "image_folder", root=tmp_path / name)
+        for name in ("classes", "loose")
+    }
+    found = Mixed(of, apart)("train")
+    assert found.metadata["label"].tolist() == [0, 0, 1, 1, -1, -1, -1]
+
+
 def test_several_samples_are_read_in_one_call_of_each_data_set_that_has_one():
     shapes = Sprites(train=30, test=20)
     mixed, digits = Mixed({"digits": ColorDigits(), "shapes": shapes})("train"), ColorDigits()

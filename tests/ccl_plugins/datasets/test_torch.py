@@ -189,6 +189,13 @@ def test_texts_are_columns_or_keys_of_dictionaries():
         TorchDataset(items, items, image="img", label="y", text=["title"])
 
 
+@pytest.mark.parametrize("more", [{}, {"id": 1}])
+def test_samples_with_keys_need_the_one_of_the_label(more):
+    items = [{"img": image, "y": 1, **more} for image in IMAGES]
+    with pytest.raises(ValueError, match="label"):
+        TorchDataset(items, items, image="img")
+
+
 def test_a_missing_text_is_named_by_split_and_row():
     own = TensorDataset(IMAGES)
     table = {"label": [0, 1, 0, 1], "caption": ["a", "b", "c", "d"]}

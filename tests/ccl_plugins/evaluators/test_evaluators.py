@@ -354,6 +354,17 @@ def test_shapes_that_do_not_belong_together_are_quoted():
         Regression()(data, frozen(data.features, color=data.features[:, 0]))
 
 
+def test_a_class_that_is_held_out_whole_leaves_the_penalty_as_it_is():
+    from ccl_plugins.metadata.validation import validation_rows
+
+    train, test = blobs(classes=2), blobs(classes=2, seed=1)
+    label = torch.zeros(90).long()
+    label[validation_rows(90)[1]] = 1
+    train = frozen(train.features, label=label)
+    chosen, default = (LinearProbe(reg)(train, test) for reg in ("validation", None))
+    assert chosen == default
+
+
 def test_one_class_or_too_few_neighbors_are_refused():
     data = blobs()
     constant = frozen(data.features, label=torch.full((90,), 4))

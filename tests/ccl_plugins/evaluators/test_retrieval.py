@@ -66,6 +66,19 @@ def test_a_sample_never_retrieves_itself_and_equal_ones_are_retrieved():
     assert values(Retrieval([1])(other, other))["retrieval/recall_at_1"] == 0
 
 
+@pytest.mark.parametrize("features", [torch.zeros(60, 4), torch.ones(60, 4)])
+def test_of_equal_samples_the_order_of_rows_says_nothing(features):
+    label = torch.arange(60) // 20
+    shuffled = label[torch.randperm(60, generator=torch.Generator().manual_seed(0))]
+    in_order, mixed = (
+        by_name(Retrieval()(data, data))
+        for data in (Frozen(features, {"label": ids}) for ids in (label, shuffled))
+    )
+    assert values(in_order.values()) == values(mixed.values())
+    assert in_order["retrieval/map"].value < in_order["retrieval/map"].chance
+    assert in_order["retrieval/recall_at_1"].value == 0
+
+
 def test_large_splits_are_measured_on_a_fixed_part():
     test = blobs(300)
     part = values(Retrieval(samples=50)(test, test))

@@ -30,6 +30,8 @@ COLUMNS = {
     "long": torch.arange(32 * 9).reshape(32, 9),
     "word": [None if i == 3 else "even" if i % 2 == 0 else "odd" for i in range(32)],
     "split": torch.arange(32),
+    "color_0": 100 + torch.arange(32.0),
+    "z_condition": 7 + torch.arange(32),
 }
 
 
@@ -75,6 +77,19 @@ def test_every_column_is_there_with_its_words_and_without_what_is_missing(table)
     assert table["weight"].to_pylist()[4:7] == [4.0, None, 6.0]
     assert table["long"].to_pylist()[:32] == COLUMNS["long"].tolist()
     assert table["metadata_split"].to_pylist()[:32] == list(range(32)), "a name of the layout"
+
+
+def test_no_column_takes_the_place_of_another(table):
+    assert table["metadata_color_0"].to_pylist()[:2] == [100.0, 101.0]
+    assert table["metadata_z_condition"].to_pylist()[:2] == [7, 8]
+    assert table["metadata_split"].to_pylist()[:2] == [0, 1]
+
+
+def test_words_of_several_attributes_are_a_column_for_each():
+    column = module._Column(torch.eye(3), torch.zeros(3).bool(), ("wet", "dark", "far"))
+    found = dict(column.arrays("tags", slice(0, 3)))
+    assert [*found] == ["tags_0", "tags_1", "tags_2"]
+    assert found["tags_1"].to_pylist() == [0, 1, 0]
 
 
 def test_conditions_are_those_of_training_and_empty_for_test_samples(run, table):

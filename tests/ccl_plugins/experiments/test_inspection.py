@@ -6,13 +6,15 @@ import json
 import random
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 from PIL import Image
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.inspection import inspect
+from ccl_plugins.experiments.inspection import _columns, inspect
 
 SITES = ["Köln", "Köln ", "Bonn"]
 
@@ -95,6 +97,25 @@ def test_an_image_that_cannot_be_read_is_named_with_its_cure(tmp_path, monkeypat
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_needs_more_samples_than_a_few_steps_have_is_noted(file, capsys):
+    text = TOML.replace('{use = "column", name = "age"}', '{use = "clusters", k = 20}')
+    text = text.replace('{use = "fair_cclk", kernel = {use = "rbf", scale = 0.1}}', '"cl_infonce"')
+    file.write_text(text.replace("batch_size = 8", "batch_size = 3"))
+    assert main(["inspect", str(file), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert not found["step"]
+    assert "a few of the samples do not do: k=20 clusters" in "\n".join(found["notes"])
+
+
+def test_of_a_label_that_is_a_number_nothing_is_told():
+    generator = torch.Generator().manual_seed(0)
+    columns = {name: torch.randn(50, generator=generator) for name in ("label", "age")}
+    split = SimpleNamespace(metadata=columns)
+    found = _columns(dict.fromkeys(columns, "continuous"), split, split)
+    assert [row["of label"] for row in found] == [None, None]
+
+
 def test_what_would_keep_it_from_training_is_a_mistake(file, capsys):
     for right, wrong, message in (
         ("batch_size = 8", "batch_size = 64", "64"),

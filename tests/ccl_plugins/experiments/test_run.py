@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from PIL import Image
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.train import RunExists, check
+from ccl_plugins.experiments.train import RunExists, _is_finished, check
 
 TOML = """
 dataset = {use = "subset", of = "color_digits", train = 160, test = 64}
@@ -116,6 +117,14 @@ def test_the_record_in_the_checkpoint_says_what_may_change(finished, tmp_path):
     longer = finished.pipeline.with_settings(epochs=2).fit(out=out, resume=True, progress=False)
     with pytest.raises(ValueError, match=r"fit.epochs: 2 -> 1 \(there may be more epochs"):
         finished.pipeline.fit(out=longer.path, resume=True)
+
+
+def test_a_run_that_went_on_is_not_finished_by_the_weights_of_before(finished, tmp_path):
+    shutil.copytree(finished.path, out := tmp_path / "run")
+    checked = check(finished.pipeline, out, resume=True)
+    assert _is_finished(checked)
+    further = replace(checked.point, step=checked.point.step + 1)
+    assert not _is_finished(replace(checked, point=further))
 
 
 def test_a_batch_larger_than_the_queue_is_refused_before_a_run_is_overwritten(finished):
@@ -281,3 +290,17 @@ def test_files_and_images_of_any_mode_are_encoded_as_those_of_the_data_set(finis
     torch.testing.assert_close(finished.encode([each.convert("RGBA") for each in images]), expected)
     with pytest.raises(OSError, match="No such file"):
         finished.encode([tmp_path / "none.png"])
+    deep = Image.new("I;16", (32, 32), 4095)
+    with pytest.raises(OSError, match=r"more than 8 bits: say which are black and white"):
+        finished.encode([deep])
+
+
+def test_images_of_16_bits_are_brought_to_8_by_the_levels_of_the_data_set(finished, tmp_path):
+    run = ccl.load(finished.path)
+    assert run.method is not None  # read before the record is another
+    table = {"use": "dataset:ccl-plugins/table", "mode": "RGB", "levels": [0, 4095]}
+    run.__dict__["record"] = {**run.record, "dataset": table}
+    image = Image.fromarray(torch.arange(1024).mul(4).reshape(32, 32).to(torch.uint16).numpy())
+    image.save(tmp_path / "deep.png")
+    torch.testing.assert_close(run.encode([image]), run.encode([tmp_path / "deep.png"]))
+    assert not torch.allclose(run.encode([image]), run.encode([image.point(lambda x: 0)]))

@@ -37,6 +37,7 @@ from ccl_plugins.figures import (
 )
 from ccl_plugins.figures.anchor import Weights, _draw_ranks, derivatives, weights
 from ccl_plugins.figures.embedding_map import _scatter
+from ccl_plugins.figures.kept_and_leaked import _scale
 from ccl_plugins.figures.kernel_matrix import in_order
 from ccl_plugins.figures.reading import known_rows, reader
 from ccl_plugins.figures.samples import Values, features, some
@@ -62,7 +63,7 @@ from ccl_plugins.objectives import (
 )
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.pairs import Samples, in_batch
-from ccl_plugins.protocols import DoesNotApply
+from ccl_plugins.protocols import DoesNotApply, Measurement
 
 PARTS = """
 dataset = {use = "subset", of = "color_digits", train = 400, test = 200}
@@ -506,6 +507,18 @@ def test_what_is_kept_and_leaked_are_the_evaluators_of_label_and_column(runs):
     assert panel.get_ylabel().startswith("knn/top1 (label is kept →)")
     flipped = KeptAndLeaked(leaked="color/mse")(runs).axes[0]
     assert flipped.xaxis_inverted()  # a large error: little of the color is held
+
+
+@pytest.mark.parametrize("leak", [-0.08, -0.01, 1.05])
+def test_every_point_of_what_is_kept_and_leaked_is_inside(leak):
+    panel = Figure().subplots()
+    panel.plot([leak, 0.5], [0.3, 0.9])
+    measured = Measurement("color/r2", 0.5)
+    _scale(panel, measured, measured)
+    low, high = panel.get_xlim()
+    assert low < leak < high
+    assert low <= -0.03
+    assert high >= 1.03
 
 
 def test_what_no_evaluator_reads_of_a_condition_is_not_drawn(runs, tmp_path):

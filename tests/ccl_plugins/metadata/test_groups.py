@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -133,9 +134,22 @@ def test_groups_of_one_sample_have_the_interval_of_samples():
 
 def test_a_draw_of_unequal_groups_counts_as_many_samples():
     seen = []
-    with over_groups(torch.tensor([0, 0, 0, 0, 1])):
-        estimate(5, lambda counts: seen.append(counts.sum(1)) or counts.sum(1))
-    assert torch.cat(seen).allclose(torch.tensor(5.0).double())
+    with over_groups((torch.arange(20) - 7).clamp_min(0)):
+        estimate(20, lambda counts: seen.append(counts.sum(1)) or counts.sum(1))
+    assert len(torch.cat(seen)) > 1000
+    assert torch.cat(seen).allclose(torch.tensor(20.0).double())
+
+
+@pytest.mark.parametrize("count", [1, 2, 9, 10])
+def test_few_groups_have_no_interval_and_are_said(count):
+    groups = torch.arange(40) % count
+    right = torch.arange(40) < 14
+    said = f"of {count} groups: fewer than 10 give no interval"
+    told = pytest.warns(UserWarning, match=said) if count < 10 else nullcontext()
+    with told, over_groups(groups):
+        found = mean(right)
+    assert found["value"] == pytest.approx(0.35)
+    assert (found["interval"] is None) == (count < 10)
 
 
 @pytest.mark.parametrize("name", ["linear", "knn", "few_shot", "dependence", "clustering"])

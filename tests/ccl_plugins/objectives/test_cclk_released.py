@@ -60,6 +60,18 @@ def test_a_kernel_that_no_weight_survives_gives_no_nan(kind):
     assert gradient.isfinite().all()
 
 
+def test_a_matrix_that_the_kernel_keeps_is_left_alone():
+    class Keeping(RBF):
+        def __call__(self, a, b):
+            self.kept = 2 * super().__call__(a, b)
+            return self.kept
+
+    kernel = Keeping(1.0)
+    (x, y), _ = random_batch()
+    WeaklySupCCLK(kernel, form="released")(x, y, condition=torch.arange(7.0))
+    assert (kernel.kept.diagonal() == 2).all()
+
+
 def test_keeping_negative_weights_contradicts_the_released_form():
     with pytest.raises(ValueError, match='"released" drops negative weights'):
         FairCCLK(RBF(), form="released", negative_weights="keep")

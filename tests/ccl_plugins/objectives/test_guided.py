@@ -1007,6 +1007,7 @@ def test_two_ways_of_one_condition_have_names_of_their_own():
     )
     assert [*split.parts] == ["base", "z/HSIC", "z/HSIC/projection"]
     assert [*Guided(InfoNCE(), [Guide("a.b", True, SupCon())]).parts] == ["base", "a_b"]
+    assert [*Guided(InfoNCE(), [Guide("type", True, SupCon())]).parts] == ["base", "type/SupCon"]
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,20 @@ def test_samples_without_a_value_leave_the_estimate_of_the_others():
         )
 
 
+def test_samples_without_a_value_reach_no_median_of_embeddings():
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(40, 2, generator=generator, dtype=torch.float64)
+    noise = torch.randn(2, 40, 2, generator=generator, dtype=torch.float64)
+    views = 5 + 0.1 * (z + 0.1 * noise)  # far from 0, and of the condition
+    lost = torch.arange(40) % 2 == 1
+    objective = HSIC(RBF(0.3), embedding_kernel=RBF("median"))
+    expected = objective.loss(in_batch(views[:, ~lost], Samples({"condition": z[~lost]})))
+    z[lost] = torch.nan
+    found = objective.loss(in_batch(views, Samples({"condition": z}, ignored=("condition",))))
+    assert expected > 0.01
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0)
+
+
 @pytest.mark.parametrize(("n", "estimator"), [(4, "unbiased"), (2, "biased")])
 def test_the_fewest_samples_that_tell_count(n, estimator):
     found = HSIC(estimator=estimator).loss(in_batch(X[:1, :n], Samples({"condition": Z[:n]})))

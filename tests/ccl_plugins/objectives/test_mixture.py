@@ -177,6 +177,8 @@ def test_what_is_undefined_names_the_objective_and_the_rows():
         (lambda: Mixture([]), r"objectives must be one or more, not \[\]"),
         (lambda: Mixture([InfoNCE()], [1, 2]), r"one number for each of 0, not \[1, 2\]"),
         (lambda: Mixture(members(), [1, 2]), r"each of fair, class, not \[1, 2\]"),
+        (lambda: Mixture({"type": InfoNCE()}), "a mixture cannot be called 'type'"),
+        (lambda: Mixture({"a.b": InfoNCE()}), "a mixture cannot be called 'a.b'"),
         (lambda: Mixture([InfoNCE()], [-1]), "weight must be .* 0 or more, not -1"),
     ],
 )

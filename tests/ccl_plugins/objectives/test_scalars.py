@@ -12,7 +12,9 @@ from support.slow_infonce import random_batch
 from ccl_plugins.kernels import RBF, Linear
 from ccl_plugins.objectives import (
     CACR,
+    HCL,
     HSCL,
+    HUCL,
     CACRMoCoV3,
     ClInfoNCE,
     FairCCLK,
@@ -42,6 +44,23 @@ def test_a_schedule_runs_from_its_start_in_the_first_step_to_its_end_in_the_last
         objective.progress(step, 5)
         found.append(objective.scalars()["temperature"].item())
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("second_order", [False, True])
+@pytest.mark.parametrize(
+    ("objective", "options"),
+    [(HUCL, {}), (HSCL, {"positives": "all"}), (HCL, {}), (HUCL, {"weight_gradient": False})],
+)
+def test_a_scheduled_beta_of_0_is_that_of_0(objective, options, second_order):
+    (x, y), ids = random_batch()
+    given = {"condition": ids} if objective is HSCL else {}
+    found = []
+    for beta in (0.0, scheduled("linear", 0.0, 0.0)):
+        loss = objective(beta=beta, **options)(x, y, **given)
+        (slope,) = torch.autograd.grad(loss, x, create_graph=second_order)
+        again = torch.autograd.grad(slope.square().sum(), x) if second_order else ()
+        found.append((loss.detach(), slope.detach(), *again))
+    torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-12)
 
 
 def test_a_cosine_with_a_period_is_the_printed_equation():
@@ -214,6 +233,11 @@ def test_a_number_can_be_set_anew():
             lambda: FairCCLK(RBF(), ridge={"learn": True, "start": 1}),
             ValueError,
             "ridge cannot be learned: give a number or a schedule",
+        ),
+        (
+            lambda: FairCCLK(RBF(), ridge=scheduled("linear", 0.1, 0.0)),
+            ValueError,
+            "ridge must be 1e-12 or more where it changes over training",
         ),
         (
             lambda: CACRMoCoV3({"learn": True, "start": 1}),

@@ -247,6 +247,8 @@ def test_a_record_is_a_toml_file_of_the_same_pipeline(tmp_path):
     back = tomllib.loads(as_toml(odd))
     del odd["objective"]["none"]
     assert back == odd
+    without = {"dataset": "a", "evaluate": [], "loggers": []}
+    assert tomllib.loads(as_toml(without)) == without
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -581,6 +583,24 @@ def test_the_test_is_corrected_for_the_number_of_comparisons():
     corrected = answers([best, *others])[2]
     assert "corrected for 3 comparisons" in words(corrected)
     assert corrected.tone == "unclear"
+
+
+def test_what_a_difference_has_to_be_is_corrected_for_the_number_of_comparisons():
+    others = [configuration(f"c{i}", [(0.5, 0.8), (0.5, 0.81), (0.5, 0.82)]) for i in range(4)]
+    best = configuration("best", [(0.5, 0.825), (0.5, 0.84), (0.5, 0.855)])
+    told = words(answers([best, *others])[2])
+    assert (
+        "corrected for 4 comparisons): with 3 seeds, a mean difference has to be 5.1 times" in told
+    )
+
+
+def test_the_same_leak_is_not_less_and_the_same_lead_is_no_luck():
+    plain = configuration("plain", [(0.6, 0.8), (0.6, 0.82), (0.6, 0.81)], color=1.0)
+    fair = configuration("fair", [(0.6, 0.9), (0.6, 0.92), (0.6, 0.91)], color=1.0)
+    better = answers([plain, fair])[2]
+    assert better.verdict == "fair holds most of the label: hardly luck"
+    assert "ahead in both" not in words(better)
+    assert "which may be luck" in words(better)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ import pytest
 import torch
 from support.broken import broken_laws, names
 
+from ccl_plugins.protocols import Table
+
 
 class Sound:
     """The label."""
@@ -96,6 +98,23 @@ class Expecting(Sound):
         return split.metadata["label"]
 
 
+class Sharing(Sound):
+    """Changes an extra of its previous table."""
+
+    def fit(self, split, embed, previous):
+        extras = {"c": torch.ones(3)} if previous is None else dict(previous.extras)
+        extras["c"].mul_(2)
+        return Table(split.metadata["label"], extras)
+
+
+class OneView(Now):
+    """Finite values in the first view alone."""
+
+    def __call__(self, embedded):
+        first = embedded.projections[0].detach()
+        return torch.stack([first, first * torch.nan])
+
+
 class Embedding(Sound):
     """Reads the embeddings and does not declare it."""
 
@@ -131,6 +150,8 @@ BROKEN = {
     InBlocks: {"rows_belong_to_samples"},
     Shifted: {"rows_belong_to_samples"},
     Expecting: {"fits_again_after_itself"},
+    Sharing: {"fits_again_after_itself"},
+    OneView: {"values_have_its_value_type"},
     Embedding: {"declares_that_it_reads_embeddings"},
     Learned: {"has_no_gradient"},
 }

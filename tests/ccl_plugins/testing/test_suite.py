@@ -52,6 +52,13 @@ class FromFile(Ring):
         super().__init__(float(open(path).read()))
 
 
+class Unshipped(Ring):
+    """A ring that reads a file which its package forgot."""
+
+    def __call__(self, a, b):
+        open(__file__ + ".radii")
+
+
 class Written(FromFile):
     """A ring from a file that its example writes."""
 
@@ -247,6 +254,15 @@ def test_a_component_that_reads_files_writes_those_of_its_example(ring, capsys):
     assert main(["check", "ccl-ring", "--json"]) == 0
     assert {row["state"] for row in json.loads(capsys.readouterr().out)} == {"passed"}
     assert main(["info", "kernel", "written"]) == 0
+
+
+def test_a_file_that_no_example_names_is_no_reason_to_skip(ring, capsys):
+    ring(unshipped="Unshipped")
+    assert main(["check", "ccl-ring"]) == 1
+    told = capsys.readouterr().out
+    assert "is_symmetric failed" in told
+    assert ".radii" in told
+    assert "skipped" not in told
 
 
 def test_the_command_tells_what_failed(ring, capsys):

@@ -24,6 +24,7 @@ from torch import Tensor
 from ccl_plugins.conditions import Original
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.optimizers import AdamW
 from ccl_plugins.protocols import Embedded, Sizes, Table
 from ccl_plugins.training import FitSettings, Parts
 from ccl_plugins.training.checkpointing import by_step
@@ -60,6 +61,33 @@ def test_the_momentum_encoder_follows_optimizer_steps_and_the_queue_every_batch(
     parts = run(tmp_path, make_parts(dataset=FakeDataset(44)), accumulate=2)
     assert parts.method.calls == [(step, 6) for step in range(6)]
     assert len(parts.objective.seen) == 10
+
+
+class Gradients(Callback):
+    def __init__(self) -> None:
+        self.seen: list[Tensor] = []
+
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        weights = [p for group in optimizer.param_groups for p in group["params"]]
+        self.seen.append(torch.cat([p.grad.flatten() for p in weights if p.grad is not None]))
+
+
+def test_a_step_has_the_mean_of_its_batches_and_logs_their_loss(tmp_path: Path) -> None:
+    """Of 5 batches, the second step of 4 has one alone; at a rate of nearly 0 all have the same weights."""
+    given = {"epochs": 1, "optimizer": AdamW(lr=1e-12)}
+    single, several = Gradients(), Gradients()
+    for accumulate, gradients in ((1, single), (4, several)):
+        out = tmp_path / str(accumulate)
+        parts = make_parts(dataset=FakeDataset(44))
+        run(out, parts, [gradients], accumulate=accumulate, log_every=1, **given)
+    expected = [torch.stack(single.seen[:4]).mean(0), single.seen[4]]
+    torch.testing.assert_close(several.seen, expected, rtol=1e-4, atol=1e-7)
+    losses = [
+        [e.value for e in EventAccumulator(str(tmp_path / name)).Reload().Scalars("loss")]
+        for name in ("1", "4")
+    ]
+    means = [sum(losses[0][:4]) / 4, losses[0][4]]
+    torch.testing.assert_close(losses[1], means, rtol=1e-4, atol=1e-7)
 
 
 def test_loss_rate_and_speed_are_logged_by_step(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from timm.optim import param_groups_layer_decay
 from torch import Tensor, nn
 
 import ccl_plugins as ccl
-from ccl_plugins.backbones import LeNet5, Timm, ViTMoCoV3
-from ccl_plugins.methods import MoCoV2, SimCLR
+from ccl_plugins.backbones import MLP, LeNet5, TextTransformer, Timm, ViTMoCoV3
+from ccl_plugins.methods import Dual, MoCoV2, SimCLR
 from ccl_plugins.training.parameter_groups import parameter_groups, scaled
 
 
@@ -55,6 +55,14 @@ def test_only_matrices_decay_and_nothing_of_the_objective() -> None:
     }
     assert named(objective, own) == {"weight", "bias"}
     assert kept["weight_decay"] == own["weight_decay"] == 0
+
+
+def test_a_tower_names_what_is_not_decayed_of_it() -> None:
+    text = TextTransformer(vocabulary=11, length=6, width=8, depth=1)
+    model = Dual({"text": text}, dim=8, backbone=MLP(12))
+    decay, kept = parameter_groups(model, nn.Identity())
+    assert {f"towers.text.{name}" for name in text.no_weight_decay()} <= named(model, kept)
+    assert not any("position" in name or "token" in name for name in named(model, decay))
 
 
 def make_optimizer(

@@ -114,6 +114,15 @@ def test_samples_without_a_value_are_left_out_of_their_column_alone():
     torch.testing.assert_close(found["z/r2"], 1.0, atol=1e-4, rtol=0)
 
 
+def test_bits_that_are_missing_are_left_out_and_no_numbers():
+    bits = torch.stack([LABEL == 0, LABEL == 1], 1).long()
+    whole = measured(conditions={"z": Fixed(bits.clone(), "multi_label")})
+    bits[torch.arange(N) % 5 < 2] = -1
+    with_gaps = measured(conditions={"z": Fixed(bits, "multi_label", "ignore")})
+    assert with_gaps["z/r2"] > 0.3
+    assert with_gaps["z/r2"] == pytest.approx(whole["z/r2"], abs=0.2)
+
+
 def test_the_levels_of_a_hierarchy_are_columns_of_their_own():
     levels = torch.stack([LABEL, LABEL % 2], 1)
     found = measured(conditions={"z": Fixed(levels, "categorical")})

@@ -105,6 +105,17 @@ def test_the_graph_is_of_the_images_of_all_processes():
         assert ids.tolist() == list(range(9))
 
 
+def test_samples_without_a_class_are_left_out():
+    z = normalize(embeddings(6), dim=-1)
+    ids = torch.tensor([0, 0, 1, 1, -1, -1])
+    samples = Samples({"z": ids}, missing=ids < 0)
+    found = WCL(0.3, weight=1.0, on="z").weakly_supervised(in_batch(z, samples))[:4]
+    known = WCL(0.3, weight=1.0, on="z").weakly_supervised(
+        in_batch(z[:, :4], Samples({"z": ids[:4]}))
+    )
+    torch.testing.assert_close(found, known)
+
+
 def test_what_it_cannot_do_is_said():
     with pytest.raises(ValueError, match=r"head must be two or more widths.*not \[84\]"):
         WCL(head=[84])

@@ -85,7 +85,9 @@ class WCL(NTXent):
         v = self._second_projections(pairs)
         everyone = v if pairs.processes == 1 else gather(v, 1)
         labels = weak_labels(everyone) if self.on is None else self._classes(pairs, self.on)
-        others, views = ~pairs.own(), range(len(v))
+        others, views, missing = ~pairs.own(), range(len(v)), pairs.samples.missing
+        if missing is not None:  # without a value of the condition ``on``
+            others = others & ~missing & ~missing[pairs.rows, None]
         rows = []
         for i in views:
             sims = v[i] @ everyone[i].T / self.temperature
