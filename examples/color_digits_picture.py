@@ -9,7 +9,7 @@ examples/reproduction/color_mnist.toml``::
     python examples/color_digits_picture.py --by angle --out docs/grating_digits.png \
         InfoNCE=runs/grating_digits_infonce Fair-CCLK=runs/grating_digits_fair
     python examples/color_digits_picture.py --out docs/color_mnist.png \
-        InfoNCE=runs/reproduction/color_mnist/cells/032 \
+        InfoNCE=runs/reproduction/color_mnist/cells/040 \
         Fair-CCLK=runs/reproduction/color_mnist/cells/002
 """
 
