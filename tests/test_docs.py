@@ -115,6 +115,7 @@ def test_toml_blocks_compose(page):
         ccl.Pipeline.from_dict(others | tomllib.loads(block))
 
 
+@pytest.mark.filterwarnings("ignore:the measured samples are of . groups")
 def test_the_page_of_a_foundation_model_trains_exports_and_reads(tmp_path, monkeypatch):
     """Its file with a tiny network for the pretrained one, a few images, and one step."""
     monkeypatch.chdir(tmp_path)

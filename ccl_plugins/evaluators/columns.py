@@ -214,3 +214,13 @@ def part(n: int, most: int) -> Tensor:
         return torch.arange(n)
     # The stream of RandomState is the same in every version of numpy.
     return torch.from_numpy(np.sort(np.random.RandomState(0).permutation(n)[:most]))
+
+
+def two_classes(ids: Tensor) -> tuple[Tensor, Tensor]:
+    """The different ids (c,), two or more, and (n,) the place of each id among them."""
+    classes, index = ids.unique(return_inverse=True)
+    if len(classes) < 2:
+        raise UndefinedMetric(
+            f"a classifier needs two classes or more, there is only {classes.tolist()}"
+        )
+    return classes, index

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from ccl_plugins.evaluators.columns import rows_with_classes, top1
+from ccl_plugins.evaluators.columns import rows_with_classes, top1, two_classes
 from ccl_plugins.evaluators.few_shot import drawn, few
-from ccl_plugins.evaluators.gradient_probes import Plan, Schedule, head, two_classes
+from ccl_plugins.evaluators.gradient_probes import Plan, Schedule, head
 from ccl_plugins.protocols import Frozen, Images, Measurement
 
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.arguments import below_one, non_negative, one_of, positive, whole
-from ccl_plugins.evaluators.columns import top1, with_classes
-from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
+from ccl_plugins.evaluators.columns import top1, two_classes, with_classes
+from ccl_plugins.protocols import Frozen, Measurement
 
 Schedule = Literal["constant", "step", "cosine"]
 """How the learning rate falls: not at all, to ``drop`` of it after 60 % and again after 80 % of all steps,
@@ -240,13 +240,3 @@ def head(features: int, classes: int, generator: torch.Generator) -> nn.Linear:
     nn.init.normal_(made.weight, std=0.01, generator=generator)
     nn.init.zeros_(made.bias)
     return made
-
-
-def two_classes(ids: Tensor) -> tuple[Tensor, Tensor]:
-    """The different ids (c,), two or more, and (n,) the place of each id among them."""
-    classes, index = ids.unique(return_inverse=True)
-    if len(classes) < 2:
-        raise UndefinedMetric(
-            f"a classifier needs two classes or more, there is only {classes.tolist()}"
-        )
-    return classes, index

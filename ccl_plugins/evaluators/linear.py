@@ -19,13 +19,14 @@ from ccl_plugins.evaluators.columns import (
     rows_with_classes,
     several,
     top1,
+    two_classes,
     variance,
     with_classes,
 )
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.least_squares import least_squares
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
+from ccl_plugins.protocols import Frozen, Measurement
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class LinearProbe:
         x, ids = with_classes(test, self.column)
         _refuse_too_many(known, known_ids, self.column)
         if self.solver == "least_squares":
-            classes, index = _two_classes(known_ids)
+            classes, index = two_classes(known_ids)
             weight, bias = least_squares(known, one_hot(index).double())
             predicted = classes[(x @ weight + bias).argmax(dim=1)]
         else:
@@ -117,16 +118,6 @@ class LinearProbe:
         measures = [top1, balanced_accuracy] if self.balanced else [top1]
         by = "a linear classifier"
         return [each("linear", self.column, predicted, ids, by) for each in measures]
-
-
-def _two_classes(y: Tensor) -> tuple[Tensor, Tensor]:
-    """The different class ids of y (n,), two or more, and (n,) the place of each among them."""
-    ids, index = y.unique(return_inverse=True)
-    if len(ids) < 2:
-        raise UndefinedMetric(
-            f"a linear probe needs two classes or more, there is only {ids.tolist()}"
-        )
-    return ids, index
 
 
 def _refuse_too_many(x: Tensor, ids: Tensor, column: str) -> None:
@@ -246,7 +237,7 @@ def softmax_regression(
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    ids, _ = _two_classes(y)
+    ids, _ = two_classes(y)
     # The bias is free: centered features have the same minimum, in fewer steps.  So have features in
     # another unit, with the penalty in that unit.
     center, unit = x.mean(dim=0), variance(x) ** 0.5

@@ -91,7 +91,8 @@ class Recorded:
     @cached_property
     def built_conditions(self) -> dict[str, Any]:
         """Those conditions that can be read back, by the names under which they are read."""
-        supplied, built = {"dataset": self.dataset}, {}
+        supplied = {"dataset": self.dataset}
+        built: dict[str, Any] = {}
         for name, choice in self.conditions.items():
             try:
                 built |= variables({name: choice.build(supplied)})

@@ -114,7 +114,6 @@ def test_without_its_condition_its_values_are_still_embedded(changed, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*was changed; in")
-@pytest.mark.parametrize("kind", ["backbone", "dataset", "transform"])
 def test_without_the_file_of_its_condition_it_is_measured_and_embedded(changed, tmp_path):
     def edit(record):
         record["conditions"]["condition"] = {
@@ -128,6 +127,8 @@ def test_without_the_file_of_its_condition_it_is_measured_and_embedded(changed, 
     assert embed(run, tmp_path / "rows.parquet").is_file()
 
 
+@pytest.mark.filterwarnings("ignore:.*was changed; in")
+@pytest.mark.parametrize("kind", ["backbone", "dataset", "transform"])
 def test_what_features_need_is_named_if_it_is_gone(changed, kind):
     def edit(record):
         record[kind]["use"] = f"{kind}:ccl-gone/lost"

@@ -509,7 +509,7 @@ def test_what_is_kept_and_leaked_are_the_evaluators_of_label_and_column(runs):
     assert flipped.xaxis_inverted()  # a large error: little of the color is held
 
 
-@pytest.mark.parametrize("leak", [-0.08, -0.01, 1.05])
+@pytest.mark.parametrize("leak", [-0.08, -0.06, -0.01, 1.05])
 def test_every_point_of_what_is_kept_and_leaked_is_inside(leak):
     panel = Figure().subplots()
     panel.plot([leak, 0.5], [0.3, 0.9])
@@ -517,8 +517,6 @@ def test_every_point_of_what_is_kept_and_leaked_is_inside(leak):
     _scale(panel, measured, measured)
     low, high = panel.get_xlim()
     assert low < leak < high
-    assert low <= -0.03
-    assert high >= 1.03
 
 
 def test_what_no_evaluator_reads_of_a_condition_is_not_drawn(runs, tmp_path):

@@ -587,7 +587,7 @@ def test_the_test_is_corrected_for_the_number_of_comparisons():
 
 def test_what_a_difference_has_to_be_is_corrected_for_the_number_of_comparisons():
     others = [configuration(f"c{i}", [(0.5, 0.8), (0.5, 0.81), (0.5, 0.82)]) for i in range(4)]
-    best = configuration("best", [(0.5, 0.825), (0.5, 0.84), (0.5, 0.855)])
+    best = configuration("best", [(0.5, 0.824), (0.5, 0.84), (0.5, 0.856)])
     told = words(answers([best, *others])[2])
     assert (
         "corrected for 4 comparisons): with 3 seeds, a mean difference has to be 5.1 times" in told

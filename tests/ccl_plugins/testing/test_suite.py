@@ -260,9 +260,8 @@ def test_a_file_that_no_example_names_is_no_reason_to_skip(ring, capsys):
     ring(unshipped="Unshipped")
     assert main(["check", "ccl-ring"]) == 1
     told = capsys.readouterr().out
-    assert "is_symmetric failed" in told
     assert ".radii" in told
-    assert "skipped" not in told
+    assert told.rstrip().endswith("0 skipped")
 
 
 def test_the_command_tells_what_failed(ring, capsys):
