@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.metadata.values import check_policy
+from ccl_plugins.metadata.values import check_policy, missing_as_nan
 from ccl_plugins.protocols import VALUE_TYPES, Dataset, Embed, Missing, Refresh, Table, ValueType
 
 MANY = 20
@@ -76,7 +76,7 @@ class Column:
         """The column's values on the training split."""
         values = tensor_columns(choose(split.metadata, [self.name], "the data set"))[self.name]
         if self._ids_as_numbers:
-            values = values.float().masked_fill(values == -1, torch.nan)
+            values = missing_as_nan(values.float(), "categorical")
         if not self._chosen:
             self._warn_of_numbers(values, getattr(split, "vocabulary", {}))
         if not self.standardize:

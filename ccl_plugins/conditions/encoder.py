@@ -16,7 +16,7 @@ from ccl_plugins.files.cache import cached, default_folder
 from ccl_plugins.files.fingerprints import of_split, of_tensors
 from ccl_plugins.metadata.columns import encode
 from ccl_plugins.metadata.matching import read_rows, require_images, require_matrix
-from ccl_plugins.metadata.values import check_policy, missing_entries
+from ccl_plugins.metadata.values import check_policy, missing_as_nan
 from ccl_plugins.networks import timm_models
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.networks.extraction import extract, preprocessing
@@ -161,7 +161,7 @@ def _read_features(path: Path, key: str | None, split: Any) -> Tensor:
             )
         # Whole numbers are taken for class ids, whose missing ones are -1.
         numbers = [
-            column.float().masked_fill(missing_entries(column, encoded.schema[name]), torch.nan)
+            missing_as_nan(column.float(), encoded.schema[name])
             for name, column in encoded.tables[0].items()
         ]
         return torch.cat([column.reshape(len(split), -1) for column in numbers], 1)

@@ -276,9 +276,9 @@ def read_image(
             raise UnreadableImage('an array of channels is read with mode = "all"')
         with Image.open(path) as image:
             upright = ImageOps.exif_transpose(image)
-            if levels is not None and upright.mode in OTHER_COLORS:  # an array does not say so
-                upright = upright.convert("RGB")
             if levels is not None and not is_deep(upright):
+                if upright.mode in OTHER_COLORS:  # an array does not say so
+                    upright = upright.convert("RGB")
                 upright = Image.fromarray(_in_8_bits(_pixels(upright), levels))
             return as_mode(upright, mode, levels)
     except (UnreadableImage, MemoryError):

@@ -90,17 +90,20 @@ def _typed(place: str, values: Tensor, value_type: ValueType) -> Tensor:
 
 def tensor_columns(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
     """Metadata columns as tensors: tensors unchanged, others as `encode` gives them."""
-    rest = {name: c for name, c in metadata.items() if not isinstance(c, Tensor)}
-    encoded = encode(rest).tables[0]
-    return {
-        name: encoded[name] if name in encoded else real(column, f"column {name!r}")
+    return columns_and_words(metadata)[0]
+
+
+def columns_and_words(
+    metadata: Mapping[str, Any],
+) -> tuple[dict[str, Tensor], dict[str, list[str]]]:
+    """`tensor_columns`, and the word of each id of those that were words."""
+    encoded = encode({name: c for name, c in metadata.items() if not isinstance(c, Tensor)})
+    (table,) = encoded.tables
+    columns = {
+        name: table[name] if name in table else real(column, f"column {name!r}")
         for name, column in metadata.items()
     }
-
-
-def words_of(metadata: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The words of each id that `tensor_columns` gives to columns of words."""
-    return encode({n: c for n, c in metadata.items() if not isinstance(c, Tensor)}).vocabulary
+    return columns, encoded.vocabulary
 
 
 def class_ids(metadata: Mapping[str, Any], name: str) -> Tensor:

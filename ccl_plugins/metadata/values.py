@@ -42,6 +42,13 @@ def missing_entries(values: Tensor, value_type: ValueType) -> Tensor:
     return nan if value_type == "continuous" else nan | (values == -1)
 
 
+def missing_as_nan(values: Tensor, value_type: ValueType) -> Tensor:
+    """Floating-point ``values`` with NaN where one is missing, for what reads numbers."""
+    if value_type == "continuous":
+        return values
+    return values.masked_fill(missing_entries(values, value_type), torch.nan)
+
+
 def missing_rows(values: Tensor, value_type: ValueType) -> Tensor:
     """(N,) True at the samples that lack a value of (N,) or (N, c)."""
     parts = [_any_entry(missing_entries(values[rows], value_type)) for rows in blocks(values)]

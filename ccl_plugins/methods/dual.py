@@ -14,6 +14,7 @@ from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.methods.momentum import MomentumEncoder
 from ccl_plugins.methods.one_pass import in_one_pass
+from ccl_plugins.networks.module_names import is_module_name
 from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.pairs.pairs import Pairs, in_batch, with_keys
 from ccl_plugins.pairs.samples import Samples
@@ -277,7 +278,7 @@ def _check(towers: Mapping[str, Any], modalities: Sequence[str]) -> None:
             "dual needs towers of other modalities than the image, whose tower is the backbone, as towers ="
             f' {{text = "text_transformer"}}, not {", ".join(towers) or "none"}'
         )
-    if wrong := [name for name in towers if "." in name or hasattr(nn.ModuleDict, name)]:
+    if wrong := [name for name in towers if not is_module_name(name)]:
         raise ValueError(f"a modality cannot be called {wrong[0]!r}, a name of torch: take another")
     lacking = [name for name in modalities if name not in (IMAGE, *towers)]
     unseen = [name for name in (IMAGE, *towers) if name not in modalities]

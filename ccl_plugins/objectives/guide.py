@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch import nn
-
 from ccl_plugins.arguments import non_negative, one_of
+from ccl_plugins.networks.module_names import is_module_name
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.objectives.guide_head import At, GuideHead, Suppress
 from ccl_plugins.objectives.scalars import Scalar, read_scalar
@@ -105,10 +104,10 @@ def names_of(guides: Sequence[Guide]) -> list[str]:
     for guide in guides:
         forms = (guide.on, f"{guide.on}/{guide.way}", f"{guide.on}/{guide.way}/{guide.at}")
         alone = [each.on for each in guides].count(guide.on) == 1
-        # A module's name has no dots, and is no attribute of a ModuleDict, as "type" is.
+        # A module's name has no dots.
         fitting = [form.replace(".", "_") for form in (forms if alone else forms[1:])]
-        taken = ("base", *names, *dir(nn.ModuleDict()))
-        names.append(next(form for form in fitting if form not in taken))
+        taken = ("base", *names)
+        names.append(next(f for f in fitting if f not in taken and is_module_name(f)))
     return names
 
 

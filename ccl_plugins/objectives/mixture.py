@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import non_negative
+from ccl_plugins.networks.module_names import is_module_name
 from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.objectives.base import ContrastiveObjective, own_terms, reads_projections
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
@@ -61,7 +62,7 @@ class Mixture(ContrastiveObjective):
         if not members:
             raise ValueError(f"objectives must be one or more, not {objectives!r}")
         for name in members:
-            if not name or "." in name or hasattr(nn.ModuleDict(), name):
+            if not is_module_name(name):
                 raise ValueError(
                     f"an objective of a mixture cannot be called {name!r}: a name has no dots, and is none"
                     " that a torch.nn.ModuleDict has for itself"

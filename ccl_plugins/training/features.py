@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from ccl_plugins.files.checkpoints import EMBEDDINGS
 from ccl_plugins.files.mapped import Filling, Reading, Rows, rows
-from ccl_plugins.metadata.columns import tensor_columns, words_of
+from ccl_plugins.metadata.columns import columns_and_words
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
 from ccl_plugins.training import ranks
@@ -55,12 +55,13 @@ def frozen_features(
         partial(_plain_batches, split, transform, workers),
         partial(copy.deepcopy, method.backbone),
     )
+    columns, words = columns_and_words(split.metadata)
     return Frozen(
         features,
-        tensor_columns(split.metadata),
+        columns,
         images,
         _towers(method, features, split, transform, batch_size),
-        vocabulary={**words_of(split.metadata), **getattr(split, "vocabulary", {})},
+        vocabulary={**words, **getattr(split, "vocabulary", {})},
         projections=_projections(method, split, transform, batch_size, workers)
         if projections
         else None,

@@ -19,7 +19,7 @@ from ccl_plugins.evaluators import (
 )
 from ccl_plugins.files.mapped import is_large, rows
 from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.metadata.values import missing_entries, missing_rows
+from ccl_plugins.metadata.values import missing_as_nan, missing_rows
 from ccl_plugins.protocols import Evaluator, ValueType, trait
 from ccl_plugins.training.tables import Tables
 
@@ -136,6 +136,4 @@ def _columns(name: str, values: Tensor, value_type: ValueType) -> Iterator[tuple
     if varies.any():
         flat = values.reshape(len(values), -1)
         flat = (flat if varies.all() else flat[:, varies]).to(torch.get_default_dtype())
-        if value_type == "multi_label":  # missing is NaN for what reads numbers
-            flat = flat.masked_fill(missing_entries(flat, value_type), torch.nan)
-        yield name, flat
+        yield name, missing_as_nan(flat, value_type)
