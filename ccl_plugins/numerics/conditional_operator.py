@@ -23,6 +23,7 @@ from ccl_plugins.numerics.kernel_functions import (
 )
 from ccl_plugins.numerics.landmarks import columns_by_landmarks
 from ccl_plugins.numerics.numbers import Number, is_zero
+from ccl_plugins.numerics.streaming import ends
 
 Columns = Callable[..., Tensor]
 """From a slice of columns, and a slice ``among`` the operator's n rows (all by default), to (n, ·)."""
@@ -96,7 +97,7 @@ def conditional_columns(
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), Proposition 2.2.
     """
     out = dtype or (torch.float64 if z.dtype == torch.float64 else torch.float32)
-    rows = slice(*rows.indices(len(z)))  # of the batch, without the queue
+    rows = slice(*ends(rows, len(z)))  # of the batch, without the queue
     with torch.no_grad(), torch.autocast(z.device.type, enabled=False):
         batch = as_vectors(z)
         if batch.dtype.is_floating_point:
@@ -187,7 +188,7 @@ def _primal(
     near = solved.to(out)
 
     def columns(some: slice, among: slice = slice(None)) -> Tensor:
-        start, stop, _ = some.indices(b + sum(map(len, queue)))
+        start, stop = ends(some, b + sum(map(len, queue)))
         parts = [(solved[among] @ phi[start:stop].mT).to(out)] if start < b else []
         if stop > b:
             begin = max(start, b)

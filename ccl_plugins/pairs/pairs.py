@@ -17,6 +17,7 @@ from torch import Tensor
 from ccl_plugins.numerics.condition_values import replace_invalid
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.precision import at_least_float32, unit
+from ccl_plugins.numerics.streaming import ends
 from ccl_plugins.pairs.queue import Queue
 from ccl_plugins.pairs.samples import Samples
 
@@ -320,7 +321,7 @@ class Pairs:
 
     def part(self, some: slice) -> Pairs:
         """These pairs with some of the n anchors, and all keys."""
-        start, _, _ = some.indices(self.anchors.shape[1])
+        start, _ = ends(some, self.anchors.shape[1])
         features = self.samples.features
         rows = (self.draws, self.positive, self.negative)
         draws, positive, negative = (None if x is None else x[some] for x in rows)

@@ -219,7 +219,11 @@ def steps_of(
             masks = masks._replace(masked=masks.masked.to(device))
         index = step * method_kit.N + torch.arange(method_kit.N, device=device)
         precision = torch.autocast(device, dtype) if dtype else nullcontext()
-        with no_waits(device if how == "checked" and step == 2 else "cpu"):
+        # cudnn would round the inputs of a convolution to 10 bits (TF32).
+        with (
+            torch.backends.cudnn.flags(enabled=True, allow_tf32=False),
+            no_waits(device if how == "checked" and step == 2 else "cpu"),
+        ):
             with precision:
                 batch = Batch(views, index, masks=masks)
                 loss, pairs = take_step(parts, tables, batch, loss=method_kit.loss_of)

@@ -159,6 +159,8 @@ def run(cell: dict[str, Any], clock: Clock | None = None) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         loop = ours if cell["loop"] == "ours" else by_hand
         loop(cell, images, views, Path(folder), clock)
+    if len(clock.ends) != cell["steps"]:  # Lightning ends a run early, in silence, at a signal
+        raise RuntimeError(f"{len(clock.ends)} steps of {cell['steps']} were trained")
     return clock.seconds()
 
 
