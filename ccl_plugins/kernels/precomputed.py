@@ -111,7 +111,8 @@ def _read(file: Path) -> Tensor:
             entries = sparse.load_npz(file).tocoo()
             indices = torch.from_numpy(np.stack([entries.row, entries.col]))
             values = torch.from_numpy(entries.data)
-            return torch.sparse_coo_tensor(indices, values, entries.shape, check_invariants=True)
+            with torch.sparse.check_sparse_tensor_invariants():  # torch 2.11 warns without
+                return torch.sparse_coo_tensor(indices, values, entries.shape)
         if len(loaded.files) != 1:
             raise ValueError(
                 f"{file} holds {loaded.files}: give one array, or what scipy.sparse.save_npz writes"

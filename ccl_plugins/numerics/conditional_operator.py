@@ -7,13 +7,14 @@ for a kernel with features, else by a factorization of K; on request approximate
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ccl_plugins.numerics.condition_values import as_vectors, fill_missing, replace_invalid
-from ccl_plugins.numerics.gram import ExactFeatures, gram_of
+from ccl_plugins.numerics.gram import exact_features, gram_of
 from ccl_plugins.numerics.kernel_functions import (
     KernelFunction,
     features_of,
@@ -172,7 +173,7 @@ def _primal(
     gram: Tensor | None,
 ) -> Columns:
     """``Φ (ΦᵀΦ + ridge I)⁻¹ Φᵀ``: solved once for the n anchors, then multiplied by columns of Φᵀ."""
-    features, (batch, *queue), b = ExactFeatures(kernel), parts, len(parts[0])
+    features, (batch, *queue), b = partial(exact_features, kernel), parts, len(parts[0])
     phi = features(batch)
     if valid is not None:
         phi = phi.masked_fill(~valid[:b, None], 0)

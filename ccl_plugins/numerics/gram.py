@@ -64,7 +64,12 @@ class ExactFeatures:
 
     def __call__(self, values: Tensor) -> Tensor:
         """(b, r) of (b,) or (b, c)."""
-        return features_of(self.kernel, as_vectors(values).double())
+        return exact_features(self.kernel, values)
+
+
+def exact_features(kernel: KernelFunction, values: Tensor) -> Tensor:
+    """(b, r) features, in float64, of float condition values (b,) or (b, c)."""
+    return features_of(kernel, as_vectors(values).double())
 
 
 def gram_of(features: Features, values: Tensor, valid: Tensor | None = None) -> Tensor:

@@ -18,5 +18,11 @@ def unit(x: Tensor) -> Tensor:
     Each is first multiplied by a power of two, which changes no digit, so that its largest entry is near 1:
     the squares of 1e20 and of 1e-30 are not float32 numbers.
     """
-    exponent = torch.frexp(x.detach().abs().amax(-1, keepdim=True)).exponent
-    return functional.normalize(torch.ldexp(x, -exponent), dim=-1)
+    with (
+        torch.no_grad()
+    ):  # the gradient of `ldexp` itself is 0 for negative exponents in torch 2.11
+        largest = x.abs().amax(-1, keepdim=True)
+        most = 1022 if x.dtype == torch.float64 else 126
+        power = torch.frexp(largest).exponent.clamp_(-most, most)
+        scale = torch.ldexp(torch.ones_like(largest), -power)
+    return functional.normalize(x * scale, dim=-1)

@@ -304,11 +304,13 @@ class ContrastiveObjective(nn.Module):
         return joined(pairs, self.kernel, getattr(self, "on", ""))
 
     def _mean(self, pairs: Pairs, values: Tensor, weights: Tensor) -> Tensor:
-        total = weights.detach().sum()
-        share = 1
+        # One sum of both: Triton cannot compile, in torch 2.11, the sum of weights that are all 1.
+        product = values * weights
+        sums = torch.stack([product, weights.detach().to(product)]).flatten(1).sum(1)
+        weighted, total, share = sums[0], sums[1].detach(), 1
         if pairs.processes > 1 and self.distributed == "mean":
             total, share = gather(total[None]).sum(), pairs.processes
-        mean = (values * weights).sum() * share / total.clamp_min(torch.finfo(total.dtype).tiny)
+        mean = weighted * share / total.clamp_min(torch.finfo(total.dtype).tiny)
         if not torch.compiler.is_compiling() and trait(self, "stops_gradient"):
             mean = _DifferentiableOnce.apply(mean)
         return mean

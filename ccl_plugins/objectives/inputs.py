@@ -107,7 +107,7 @@ def value_type_of(z: Tensor) -> ValueType:
 def _values(
     name: str, key: str, z: object, accepted: Sequence[ValueType], views: Tensor, ignore: bool
 ) -> Tensor:
-    if isinstance(z, tuple | list):
+    if isinstance(z, (tuple, list)):  # torch 2.8 cannot compile a union
         if len(z) != len(views):
             raise ValueError(
                 f"{key} has {len(z)} tensors for {len(views)} views: give one per view"

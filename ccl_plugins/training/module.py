@@ -26,7 +26,7 @@ from ccl_plugins.training.loader import Batch, Items, Loader, augment, default_w
 from ccl_plugins.training.loss_log import publish
 from ccl_plugins.training.micro_batches import warn_about_statistics
 from ccl_plugins.training.not_finite import refuse_non_finite
-from ccl_plugins.training.nothing_counts import nothing_counts
+from ccl_plugins.training.nothing_counts import nothing_counts, nothing_reaches
 from ccl_plugins.training.parameter_groups import parameter_groups, scaled
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.randomness import restore_generators, seed_everything
@@ -89,6 +89,8 @@ class TrainingModule(LightningModule):
         self.may_count_nothing = True
         """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
         self._counts_nothing = False
+        self._may_reach_nothing = True
+        """Whether to look if a gradient reaches the networks: at the first loss that is not 0."""
         self._loss: Callable[[Any], Tensor] = self.objective.loss
 
     @property
@@ -251,6 +253,10 @@ class TrainingModule(LightningModule):
         if (count := min(each, whole - place + place % each)) < each:
             loss = loss * (each / count)
         super().backward(loss, *args, **kwargs)
+        if self._may_reach_nothing and bool(loss):
+            self._may_reach_nothing = False
+            networks = self.parts.networks.values()
+            nothing_reaches(networks, self.objective, self.global_step + 1, self.findings)
 
     def on_after_backward(self) -> None:
         """Fill the queue, which the backward pass has read, and count the batch."""

@@ -1,11 +1,12 @@
-"""The check that some anchor of a batch counts in the loss."""
+"""The checks that a step can learn: some anchor counts in the loss, and a gradient reaches the networks."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.training import ranks
@@ -61,3 +62,26 @@ def _why_nothing_counts(objective: Any, pairs: Any, samples: int) -> str:
         f"its {len(rows)} samples have {' and '.join(counts)}; take another condition, a larger batch_size"
         " or another sampler"
     )
+
+
+def nothing_reaches(
+    networks: Iterable[nn.Module], objective: Any, step: int, findings: Findings
+) -> None:
+    """Warn if all gradients of the networks are exactly 0 after a loss that is not 0.
+
+    It waits for the device.
+    """
+    gradients = [p.grad for network in networks for p in network.parameters() if p.grad is not None]
+    if gradients and not any(bool(gradient.any()) for gradient in gradients):
+        line = (
+            f"the loss of {type(objective).__name__} is not 0 and all gradients of the networks are, so"
+            " nothing is learned: raise objective.temperature if it is below 0.01; else the loss does not"
+            f" depend on the embeddings, or this torch, {torch.__version__}, differentiates it wrongly"
+        )
+        findings.say(
+            Finding(
+                "no-gradient-reaches-the-networks",
+                step,
+                line,
+            )
+        )

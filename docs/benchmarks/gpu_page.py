@@ -12,6 +12,12 @@ HEAD = """# On a GPU
 What `python docs/benchmarks/gpu.py` checks and measures on a machine with a GPU, from the rows in
 `gpu.json` beside this page.
 """
+FOUND = """
+**What the first run found.** Values, gradients and weights were equal to the CPU's, and SimCLR on CIFAR-10 stayed at chance: torch 2.11,
+on that machine, differentiates `ldexp` wrongly, on the CPU as well, so both gradients were 0. The loss has no such gradient now, each
+objective's gradient is compared with differences of its loss (`slope`), and a run whose gradients are all 0 says so. The rows that had
+compared two wrong gradients were deleted; times, peak memory, waits and the resumed run were kept.
+"""
 NOTHING = """
 **Nothing was measured on a GPU so far.** A test runs the code of all parts on a CPU at tiny sizes: it
 shows that the script works, and nothing about a GPU.
@@ -50,7 +56,8 @@ PARTS = {
         "Objectives against the CPU",
         "Largest differences of loss and gradient on the same batch, in float32, and of embeddings in bf16"
         " under autocast to the same numbers in float32. They are relative to the largest expected number,"
-        " those of a loss below 1 to 1.",
+        " those of a loss below 1 to 1. The slope is the gradient along one direction against a difference"
+        " of the loss there, in float64.",
     ),
     "methods": (
         "Methods against the CPU",
@@ -101,7 +108,7 @@ PARTS = {
 def page(rows: list[dict[str, Any]]) -> str:
     """The page; rows of a CPU check the script alone and are left out."""
     measured = [row for row in rows if row["device"] != "cpu"]
-    lines = [HEAD] if measured else [HEAD, NOTHING]
+    lines = [HEAD, FOUND] if measured else [HEAD, NOTHING]
     for device, torch in dict.fromkeys((row["device"], row["torch"]) for row in measured):
         here = [row for row in measured if (row["device"], row["torch"]) == (device, torch)]
         states = [row["state"] for row in here]

@@ -172,21 +172,33 @@ def loss_on_pairs(
     return (loss or objective.loss)(replace(pairs, samples=replace(pairs.samples, index=index)))
 
 
+def slope(objective: Any, batch: RawBatch) -> float:
+    """The gradient along a direction against a difference of values there, in float64; relative."""
+    objective, batch = objective.double(), batch.to(torch.float64)
+    along = torch.randn_like(batch.views) * 1e-5
+    gradient = value_and_gradient(call, objective, batch)[1]
+    ends = [call(objective, replace(batch, views=batch.views + sign * along)) for sign in (1, -1)]
+    return apart((gradient * along).sum(), (ends[0] - ends[1]) / 2, at_least=1e-9)
+
+
 def objectives(suite: Suite) -> Jobs:
-    """Loss and gradient on the device against the CPU."""
+    """Loss and gradient on the device against the CPU, and the gradient against the loss."""
 
     def job(subject: Subject) -> Row:
         (objective, batch), on_cpu = (begun(subject, suite, at) for at in (suite.device, "cpu"))
         value = value_and_gradient(call, objective, batch)
         found = compared(value, value_and_gradient(call, *on_cpu), "float32_")
+        if not trait(objective, "stops_gradient"):  # the gradient is meant to be another
+            found["slope"] = slope(*begun(subject, suite, suite.device))
+        limits = [2e-5] * len(found)
         if batch.extras:  # pairs with extras are float32 in training
-            return judged(found, 2e-5, 2e-5)
+            return judged(found, *limits)
         narrow = replace(batch, views=batch.views.bfloat16())
         with torch.autocast(suite.device, torch.bfloat16):
             value = value_and_gradient(call, objective, narrow)
         rounded = replace(on_cpu[1], views=narrow.views.float().cpu())
         found |= compared(value, value_and_gradient(call, on_cpu[0], rounded), "bf16_")
-        return judged(found, 2e-5, 2e-5, 1e-3, 3e-2)
+        return judged(found, *limits, 1e-3, 3e-2)
 
     for subject in suite.components("objective"):
         yield subject.spec.name, functools.partial(job, subject)
@@ -449,7 +461,8 @@ def memory(suite: Suite) -> Jobs:
             take_step(parts, tables, batch, pieces)[0].backward()
             return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
-        found = judged({"gradient": apart(step(size), step(None))}, 1e-3)
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+            found = judged({"gradient": apart(step(size), step(None))}, 1e-3)
         used = peak(lambda: step(size), suite.device)
         rate = samples / seconds(lambda: step(size), suite)
         return {**found, "bytes": used, "images_per_second": rate}

@@ -319,7 +319,7 @@ def test_a_run_in_pieces_compiled_or_with_workers_is_the_same(tmp_path, whole, s
 
 def test_a_run_in_half_precision_is_near_it(tmp_path, whole):
     losses, after = run(tmp_path / "run", precision="bf16-mixed")
-    torch.testing.assert_close(losses, whole[0], rtol=0.02, atol=0)
+    torch.testing.assert_close(losses, whole[0], rtol=0.04, atol=0)
     assert all(bool(x.isfinite().all()) for x in after.values())
 
 

@@ -123,3 +123,25 @@ def test_looking_for_anchors_does_not_wait_for_the_device_in_each_step(
     run(tmp_path, InfoNCE(), epochs=8)
     assert len(looked) == 1
     assert nothing_counts(torch.ones(()), None, None, 1, Findings()) is False
+
+
+class Blind(InfoNCE):
+    """Its value is right, and its gradient is lost, as torch 2.11 lost that of `ldexp`."""
+
+    def loss(self, pairs):
+        loss = super().loss(pairs)
+        return loss.detach() + 0 * loss
+
+
+@pytest.mark.parametrize(("objective", "said"), [(Blind(), True), (InfoNCE(), False)])
+def test_a_loss_whose_gradient_is_0_is_named(tmp_path: Path, objective: Any, said: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(tmp_path, objective)
+    lines = [
+        str(w.message) for w in caught if "all gradients of the networks are" in str(w.message)
+    ]
+    assert len(lines) == said
+    assert all(
+        "step 1: the loss of Blind" in line and "no-gradient-reaches" in line for line in lines
+    )

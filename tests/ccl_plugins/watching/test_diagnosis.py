@@ -179,6 +179,14 @@ class Stuck(MoCoV2):
             super().enqueue(pairs)
 
 
+class Blind(InfoNCE):
+    """Its value is right, and its gradient is lost."""
+
+    def loss(self, pairs: Any) -> Tensor:
+        loss = super().loss(pairs)
+        return loss.detach() + 0 * loss
+
+
 NAMED = {"use": "column", "name": "number"}
 CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
     "a rate of nearly 0": (
@@ -307,6 +315,11 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
         ),
         "no-anchor-of-the-batch-counts",
         "take a larger batch_size",
+    ),
+    "a gradient of 0": (
+        lambda: compose(objective=Blind()),
+        "no-gradient-reaches-the-networks",
+        "raise objective.temperature if",
     ),
     "a high temperature": (
         lambda: compose(objective=ccl.objective("infonce", temperature=50)),
