@@ -13,6 +13,7 @@ from ccl_plugins.evaluators.few_shot import FewShot as FewShot
 from ccl_plugins.evaluators.fine_tune import FineTune as FineTune
 from ccl_plugins.evaluators.gradient_probes import LinearAdam as LinearAdam
 from ccl_plugins.evaluators.gradient_probes import LinearSGD as LinearSGD
+from ccl_plugins.evaluators.held import Held as Held
 from ccl_plugins.evaluators.intervals import estimate as estimate
 from ccl_plugins.evaluators.intervals import mean as mean
 from ccl_plugins.evaluators.knn import KNN as KNN

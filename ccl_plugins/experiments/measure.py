@@ -110,7 +110,7 @@ def measure(
                         " leave one of them out"
                     )
                 role = role_of(each.column, pipeline.built_conditions)
-                measured[each.name] = replace(each, role=role)
+                measured[each.name] = replace(each, role=role, within=trait(evaluator, "within"))
     return measured
 
 
