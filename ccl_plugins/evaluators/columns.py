@@ -213,7 +213,7 @@ def _known_classes(train: Frozen, test: Frozen, column: str) -> tuple[Tensor, st
         return every, ""
     present = known[~missing_rows(known, "categorical")].unique() if len(known) else known
     missing = missing_rows(ids, "categorical")
-    lacking = ~torch.isin(ids, present) & ~missing
+    lacking = ~torch.isin(ids.long(), present.long()) & ~missing
     if len(present) < 2 or not (count := int(lacking.sum())):
         return every, ""
     many = len(ids[lacking].unique())
@@ -243,13 +243,18 @@ def _with_values(evaluator: Evaluator, frozen: Frozen) -> Frozen:
     """The samples with a value in all columns that an evaluator reads, where samples belong to groups."""
     if frozen.groups is None:
         return frozen
-    kept = torch.ones(len(frozen.groups), dtype=torch.bool)
-    for name in trait(evaluator, "columns"):
-        if (values := frozen.metadata.get(name)) is not None:
-            kept &= ~missing_rows(
-                values, "continuous" if values.is_floating_point() else "categorical"
-            )
-    return frozen if kept.all() or not kept.any() else frozen.take(kept.nonzero().flatten())
+    missing = {
+        name: missing_rows(values, "continuous" if values.is_floating_point() else "categorical")
+        for name in trait(evaluator, "columns")
+        if (values := frozen.metadata.get(name)) is not None
+    }
+    none = torch.zeros(len(frozen.groups), dtype=torch.bool)
+    lacking = torch.stack([none, *missing.values()]).any(0)
+    if not lacking.any() or lacking.all():
+        return frozen
+    for name, rows in missing.items():
+        _say_missing(name, rows)
+    return frozen.take((~lacking).nonzero().flatten())
 
 
 def numbered_as(train: Frozen, test: Frozen) -> Frozen:
@@ -312,6 +317,12 @@ def _present(column: str, values: Tensor, value_type: ValueType) -> Tensor:
     missing = missing_rows(values, value_type)
     if missing.all():
         raise UndefinedMetric(f"column {column!r} has a value for none of {len(missing)} samples")
+    _say_missing(column, missing)
+    return (~missing).nonzero().flatten()
+
+
+def _say_missing(column: str, missing: Tensor) -> None:
+    """Log in how many samples (n,) a column is missing, if in any."""
     if missing.any():
         logger.warning(
             "column %r is missing in %d of %d samples, which are not measured",
@@ -319,7 +330,6 @@ def _present(column: str, values: Tensor, value_type: ValueType) -> Tensor:
             int(missing.sum()),
             len(missing),
         )
-    return (~missing).nonzero().flatten()
 
 
 def part(n: int, most: int) -> Tensor:

@@ -126,7 +126,7 @@ class Columns:
     def _is_apart(self, name: str, ids: Tensor, fitted: Tensor, held: Tensor) -> bool:
         """Whether none of the samples that are held has the class of one that is not."""
         if name not in self._apart or self._apart[name][0] is not ids:
-            known, seen = rows(ids, fitted), rows(ids, held)
+            known, seen = (rows(ids, side).long() for side in (fitted, held))
             seen = seen[seen >= 0]
             self._apart[name] = ids, len(seen) > 0 and not bool(torch.isin(seen, known).any())
         return self._apart[name][1]

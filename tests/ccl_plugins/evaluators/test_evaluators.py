@@ -210,6 +210,15 @@ def test_intervals_are_over_the_groups_of_the_classes_that_training_has():
     assert found.interval == expected.interval is not None
 
 
+def test_truth_values_are_classes():
+    train, test = blobs(classes=2), blobs(classes=2, seed=1)
+    ids, bools = (
+        frozen(test.features, label=test.metadata["label"].to(t)) for t in (torch.int64, torch.bool)
+    )
+    for evaluator in (LinearProbe(), KNN(k=5)):
+        assert evaluator(train, bools) == evaluator(train, ids)
+
+
 def test_numbers_need_no_class_of_training():
     train, test = blobs(), blobs(seed=1)
     other = frozen(test.features, color=test.metadata["color"] + 7)
