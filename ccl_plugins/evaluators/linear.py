@@ -254,6 +254,7 @@ def softmax_regression(
     model = LogisticRegression(C=unit**2 / (scale * reg * len(x)), max_iter=max_iter, tol=tol)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # reported by ``converged``
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
         model.fit(((x - center) / unit).numpy(), y.numpy())
     weight, bias = torch.from_numpy(model.coef_) / unit, torch.from_numpy(model.intercept_)
     if len(ids) == 2:
