@@ -166,7 +166,9 @@ def test_that_few_groups_give_no_interval_is_said_once():
     assert found["held-plate/top1"].within
     assert found["held/top1"].value < 0.7
     lines = [str(each.message) for each in said]
-    assert lines == ["the 90 measured samples are of 3 groups: fewer than 10 give no interval"]
+    assert lines == [
+        "the measured samples are of 3 groups: fewer than 10 give no interval (of 90 samples)"
+    ]
 
 
 def _columns(data):

@@ -269,7 +269,7 @@ def plates_seen(folder, **parts):
     seen = Seen()
     composed = plates_apart.pipeline(plates_apart.of_plate("linear"), **parts)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "the evaluator linear|the 80 measured samples are of 2")
+        warnings.filterwarnings("ignore", "the evaluator linear|the measured samples are of 2")
         composed.fit(out=folder, epochs=2, logger=seen, progress=False)
     assert len(seen.steps) == 1 + ("monitor" in parts)
     return [{name for name in found if "plate" in name} for found in seen.steps.values()]
