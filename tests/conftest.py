@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
 from typing import Any
@@ -61,6 +62,8 @@ def in_float64() -> Iterator[None]:
 def _forget() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(registry(), "_session", dict(registry()._session))
+        if intervals := sys.modules.get("ccl_plugins.evaluators.intervals"):
+            patch.setattr(intervals, "_SAID", set())
         yield
 
 
@@ -68,7 +71,7 @@ _forget_module = pytest.fixture(autouse=True, scope="module")(_forget)
 """What the fixtures of a module define with `ccl.local` is forgotten after it."""
 
 _forget_test = pytest.fixture(autouse=True)(_forget)
-"""What a test defines with `ccl.local` is forgotten after it."""
+"""What a test defines with `ccl.local`, or says once, is forgotten after it."""
 
 
 FIRST = (

@@ -69,6 +69,7 @@ BASES = {
     "figure",
     "mean",
     "mlp_head",
+    "of_known_classes",
     "save",
     "styled",
     "svg",

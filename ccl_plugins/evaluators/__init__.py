@@ -3,6 +3,7 @@
 from ccl_plugins.evaluators.alignment import Alignment as Alignment
 from ccl_plugins.evaluators.cka import CKA as CKA
 from ccl_plugins.evaluators.clustering import Clustering as Clustering
+from ccl_plugins.evaluators.columns import of_known_classes as of_known_classes
 from ccl_plugins.evaluators.conditional_entropy import ConditionalEntropy as ConditionalEntropy
 from ccl_plugins.evaluators.cross_retrieval import CrossRetrieval as CrossRetrieval
 from ccl_plugins.evaluators.dependence import Dependence as Dependence
@@ -12,6 +13,7 @@ from ccl_plugins.evaluators.few_shot import FewShot as FewShot
 from ccl_plugins.evaluators.fine_tune import FineTune as FineTune
 from ccl_plugins.evaluators.gradient_probes import LinearAdam as LinearAdam
 from ccl_plugins.evaluators.gradient_probes import LinearSGD as LinearSGD
+from ccl_plugins.evaluators.held import Held as Held
 from ccl_plugins.evaluators.intervals import estimate as estimate
 from ccl_plugins.evaluators.intervals import mean as mean
 from ccl_plugins.evaluators.knn import KNN as KNN

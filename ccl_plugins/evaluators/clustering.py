@@ -17,8 +17,10 @@ from ccl_plugins.evaluators.columns import (
     held,
     most_frequent,
     named,
+    of_known_classes,
     several,
     the,
+    two_classes,
     with_classes,
 )
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean, tally
@@ -75,6 +77,7 @@ class Clustering:
         self.column = column
         self.columns = {column: ("categorical",)}
 
+    @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``clustering/accuracy``, ``clustering/nmi`` and ``clustering/ari``."""
         from sklearn.cluster import KMeans
@@ -86,6 +89,8 @@ class Clustering:
         k = len(known.unique()) if self.k is None else self.k
         if not 2 <= k <= len(x):
             raise ValueError(f"k={k} clusters cannot be made of {len(x)} training samples")
+        if self.split == "test":
+            two_classes(known)
         if self.unit:
             x, measured = normalize(x, dim=1), normalize(measured, dim=1)
         k_means = KMeans(k, n_init=self.restarts, random_state=self.seed)

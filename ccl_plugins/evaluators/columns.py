@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import logging
-from typing import Literal, get_args
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import wraps
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.evaluators.intervals import Estimate, mean
+from ccl_plugins.evaluators.intervals import Estimate, mean, over_groups, over_rows, warn_once
 from ccl_plugins.files.mapped import blocks
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.values import missing_entries, missing_rows
-from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
+from ccl_plugins.protocols import (
+    Evaluator,
+    Frozen,
+    Measurement,
+    UndefinedMetric,
+    ValueType,
+    trait,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -157,6 +167,115 @@ def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
     return frozen.features[rows].double(), values[rows]
 
 
+Call = TypeVar("Call", bound=Callable[[Any, Frozen, Frozen], list[Measurement]])
+"""The call of an evaluator."""
+
+
+def of_known_classes(attribute: str) -> Callable[[Call], Call]:
+    """Decorate the call of an evaluator that can find no other classes than those of training.
+
+    It is then measured on the test samples whose class the training split has.  How many samples and
+    classes are left out is a warning, and in the sentences of its measurements.
+
+    Args:
+        attribute: The evaluator's attribute that names the column; of numbers all samples are measured.
+
+    Raises:
+        UndefinedMetric: On use, if training has none of the classes.
+    """
+
+    def decorate(call: Call) -> Call:
+        @wraps(call)
+        def measured(self: Any, train: Frozen, test: Frozen) -> list[Measurement]:
+            column = getattr(self, attribute)
+            if getattr(self, "split", "test") == "train":
+                return call(self, train, test)
+            rows, left_out = _known_classes(train, test, column)
+            if not left_out:
+                return call(self, train, test)
+            warn_once(f"column {column!r}: {left_out}")
+            with over_rows(rows, len(test.features)):
+                given = call(self, train, test.take(rows))
+            return [replace(each, sentence=f"{each.sentence}; {left_out}") for each in given]
+
+        return cast("Call", measured)
+
+    return decorate
+
+
+def _known_classes(train: Frozen, test: Frozen, column: str) -> tuple[Tensor, str]:
+    """The rows (k,) of the test samples without a class that training lacks, and what is left out."""
+    known, ids = (torch.as_tensor(each.metadata.get(column, ())) for each in (train, test))
+    every = torch.arange(len(test.features))
+    sound = len(known) == len(train.features) and len(ids) == len(every) > 0
+    # The evaluator itself refuses what are no classes, and classes of which there is one alone.
+    if not sound or any(each.is_floating_point() or each.ndim != 1 for each in (known, ids)):
+        return every, ""
+    present = known[~missing_rows(known, "categorical")].unique() if len(known) else known
+    missing = missing_rows(ids, "categorical")
+    lacking = ~torch.isin(ids.long(), present.long()) & ~missing
+    if len(present) < 2 or not (count := int(lacking.sum())):
+        return every, ""
+    many = len(ids[lacking].unique())
+    classes = "one class" if many == 1 else f"{many} classes"
+    if (lacking | missing).all():
+        raise UndefinedMetric(
+            f"training has no sample of the {classes} that {count} measured samples have in column"
+            f" {column!r}, so that nothing fitted to it can name them: the evaluator 'held' is fitted"
+            " within the measured samples"
+        )
+    left_out = f"{count} of {len(ids)} samples are left out, of {classes} that training lacks"
+    return every[~lacking], left_out
+
+
+def measured_by(evaluator: Evaluator, train: Frozen, test: Frozen) -> Sequence[Measurement]:
+    """What an evaluator measures of two splits, whose words get the class ids of the training split.
+
+    Intervals are over the groups of the samples that it reads.
+    """
+    known, seen = (_with_values(evaluator, each) for each in (train, numbered_as(train, test)))
+    measured_of = known if getattr(evaluator, "split", "test") == "train" else seen
+    with over_groups(measured_of.groups):
+        return evaluator(known, seen)
+
+
+def _with_values(evaluator: Evaluator, frozen: Frozen) -> Frozen:
+    """The samples with a value in all columns that an evaluator reads, where samples belong to groups."""
+    if frozen.groups is None:
+        return frozen
+    missing = {
+        name: missing_rows(values, "continuous" if values.is_floating_point() else "categorical")
+        for name in trait(evaluator, "columns")
+        if (values := frozen.metadata.get(name)) is not None
+    }
+    none = torch.zeros(len(frozen.groups), dtype=torch.bool)
+    lacking = torch.stack([none, *missing.values()]).any(0)
+    if not lacking.any() or lacking.all():
+        return frozen
+    for name, rows in missing.items():
+        _say_missing(name, rows)
+    return frozen.take((~lacking).nonzero().flatten())
+
+
+def numbered_as(train: Frozen, test: Frozen) -> Frozen:
+    """Samples whose words have the class ids that they have in a training split.
+
+    Another data set numbers its own words: that of fewer classes has other ids.  So does a split whose
+    columns are words.  Words that the training split lacks are numbered after its own.
+    """
+    metadata, vocabulary = dict(test.metadata), dict(test.vocabulary)
+    for name, words in test.vocabulary.items():
+        values = metadata[name]
+        if words == train.vocabulary.get(name, words) or values.is_floating_point():
+            continue
+        known = [*train.vocabulary[name]]
+        vocabulary[name] = known + [word for word in words if word not in known]
+        places = {word: i for i, word in enumerate(vocabulary[name])}
+        ids = torch.tensor([places[word] for word in words], dtype=torch.long)
+        metadata[name] = values.masked_scatter(values >= 0, ids[values[values >= 0]])
+    return replace(test, metadata=metadata, vocabulary=vocabulary)
+
+
 def variance(x: Tensor) -> float:
     """The mean variance of features (n, f), or 1 for features without any."""
     return x.var(dim=0, correction=0).mean().item() or 1.0
@@ -198,6 +317,12 @@ def _present(column: str, values: Tensor, value_type: ValueType) -> Tensor:
     missing = missing_rows(values, value_type)
     if missing.all():
         raise UndefinedMetric(f"column {column!r} has a value for none of {len(missing)} samples")
+    _say_missing(column, missing)
+    return (~missing).nonzero().flatten()
+
+
+def _say_missing(column: str, missing: Tensor) -> None:
+    """Log in how many samples (n,) a column is missing, if in any."""
     if missing.any():
         logger.warning(
             "column %r is missing in %d of %d samples, which are not measured",
@@ -205,7 +330,6 @@ def _present(column: str, values: Tensor, value_type: ValueType) -> Tensor:
             int(missing.sum()),
             len(missing),
         )
-    return (~missing).nonzero().flatten()
 
 
 def part(n: int, most: int) -> Tensor:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from ccl_plugins.evaluators.intervals import over_groups
-from ccl_plugins.protocols import Dataset, Evaluator, Frozen, Measurement, trait
+from ccl_plugins.evaluators.columns import measured_by
+from ccl_plugins.protocols import (
+    Dataset,
+    Evaluator,
+    Frozen,
+    Measurement,
+    UndefinedMetric,
+    trait,
+)
 
 
 class Elsewhere:
@@ -28,7 +36,7 @@ class Elsewhere:
     Raises:
         ValueError: For a name of other characters, and without an evaluator; on use, for features that
             come without the network, and as each evaluator says.
-        UndefinedMetric: As each evaluator says; then none is measured.
+        UndefinedMetric: If none of the evaluators has a number; one of several is left out with a warning.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -57,11 +65,18 @@ class Elsewhere:
                 " Frozen(features, metadata, freeze=...)"
             )
         known, seen = (train.freeze(self.of(split)) for split in ("train", "test"))
-        measurements = []
+        measurements, undefined = [], []
         for evaluator in self.evaluators:
-            measured_of = known if getattr(evaluator, "split", "test") == "train" else seen
-            with over_groups(measured_of.groups):
-                measurements += [self._named(each) for each in evaluator(known, seen)]
+            try:
+                given = measured_by(evaluator, known, seen)
+            except UndefinedMetric as error:
+                undefined.append(f"{type(evaluator).__name__} on {self.name}: {error}")
+                continue
+            measurements += [self._named(each) for each in given]
+        if not measurements:
+            raise UndefinedMetric("; ".join(undefined))
+        for each in undefined:
+            warnings.warn(f"the evaluator {each}; it is left out", stacklevel=2)
         return measurements
 
     def _named(self, each: Measurement) -> Measurement:

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import groups_at, rows_with_classes, several, the, with_classes
+from ccl_plugins.evaluators.columns import (
+    groups_at,
+    of_known_classes,
+    rows_with_classes,
+    several,
+    the,
+    with_classes,
+)
 from ccl_plugins.evaluators.intervals import FEW, estimate, tally
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
 from ccl_plugins.protocols import Direction, Frozen, Measurement, UndefinedMetric
@@ -77,6 +84,7 @@ class Fairness:
         self.reg = checked_reg(reg)
         self.max_iter = whole("max_iter", max_iter, 1)
 
+    @of_known_classes("target")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``fairness-group/worst_group``, ..."""
         rows, target = rows_with_classes(train, self.target)
@@ -89,12 +97,12 @@ class Fairness:
         )
         x, ids = with_classes(test, self.target)
         groups, group = group.unique(return_inverse=True)
-        # Classes that training lacks are never predicted, and still have samples.
-        classes = torch.cat([fit.classes, ids]).unique()
+        classes = fit.classes
         if self.positive is not None and self.positive not in ids:
+            lacks = "" if self.positive in classes else ", or training lacks it"
             raise UndefinedMetric(
-                f"column {self.target!r} has no sample of class {self.positive} in the test split: equal"
-                " opportunity is undefined"
+                f"column {self.target!r} has no sample of class {self.positive} in the test split{lacks}:"
+                " equal opportunity is undefined"
             )
         place = [torch.searchsorted(classes, each) for each in (ids, fit.predict(x))]
         chosen = range(len(classes))

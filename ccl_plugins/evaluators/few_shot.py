@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import positive, whole
-from ccl_plugins.evaluators.columns import accuracy, with_classes
+from ccl_plugins.evaluators.columns import accuracy, of_known_classes, with_classes
 from ccl_plugins.evaluators.linear import fit_probe
 from ccl_plugins.protocols import Frozen, Measurement
 
@@ -60,6 +60,7 @@ class FewShot:
         self.column = column
         self.columns = {column: ("categorical",)}
 
+    @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``few_shot_5/top1``."""
         x, known = with_classes(train, self.column)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ccl_plugins.evaluators.columns import rows_with_classes, top1, two_classes
+from ccl_plugins.evaluators.columns import of_known_classes, rows_with_classes, top1, two_classes
 from ccl_plugins.evaluators.few_shot import drawn, few
 from ccl_plugins.evaluators.gradient_probes import Plan, Schedule, head
 from ccl_plugins.protocols import Frozen, Images, Measurement
@@ -62,6 +62,7 @@ class FineTune:
         self.column = column
         self.columns = {column: ("categorical",)}
 
+    @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``fine_tune/top1``."""
         rows, ids = rows_with_classes(train, self.column)

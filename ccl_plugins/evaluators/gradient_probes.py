@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.arguments import below_one, non_negative, one_of, positive, whole
-from ccl_plugins.evaluators.columns import top1, two_classes, with_classes
+from ccl_plugins.evaluators.columns import of_known_classes, top1, two_classes, with_classes
 from ccl_plugins.protocols import Frozen, Measurement
 
 Schedule = Literal["constant", "step", "cosine"]
@@ -99,6 +99,7 @@ class _Probe:
         self.column = column
         self.columns = {column: ("categorical",)}
 
+    @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``linear_sgd/top1`` or ``linear_adam/top1``."""
         x, ids = with_classes(train, self.column)

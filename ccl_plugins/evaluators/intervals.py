@@ -36,25 +36,41 @@ def without_intervals() -> Iterator[None]:
 
 _GROUPS: ContextVar[Tensor | None] = ContextVar("groups", default=None)
 
+_SAID: set[str] = set()
+"""What `warn_once` has said."""
+
+
+def warn_once(text: str, stacklevel: int = 2) -> None:
+    """Warn, unless this process has said the same before; inside of `without_intervals`, say nothing."""
+    if _WANTED.get() and text not in _SAID:
+        warnings.warn(text, stacklevel=stacklevel + 1)
+        _SAID.add(text)
+
 
 @contextmanager
 def over_groups(groups: Tensor | None) -> Iterator[None]:
     """Intervals that are computed inside are over groups of the measured samples, given by ids (n,).
 
     Where other samples are measured than these n, as a part of them, no interval is given: one over samples
-    would be too narrow, as is one over fewer than `FEW` groups, which is a warning.  None: intervals are
-    over samples.
+    would be too narrow, as is one over fewer than `FEW` groups, which is a warning, said once.  None:
+    intervals are over samples.
     """
-    if groups is not None and _WANTED.get() and (count := len(groups.unique())) < FEW:
-        warnings.warn(
-            f"the measured samples are of {count} groups: fewer than {FEW} give no interval",
-            stacklevel=3,
-        )
+    if groups is not None and (count := len(groups.unique())) < FEW:
+        few = f"{count} groups: fewer than {FEW} give no interval (of {len(groups)} samples)"
+        warn_once(f"the measured samples are of {few}", stacklevel=3)
     token = _GROUPS.set(groups)
     try:
         yield
     finally:
         _GROUPS.reset(token)
+
+
+@contextmanager
+def over_rows(rows: Tensor, n: int) -> Iterator[None]:
+    """Intervals that are computed inside are of a part of n samples, those in these rows (k,)."""
+    groups = _GROUPS.get()
+    with over_groups(groups if groups is None or len(groups) != n else groups[rows]):
+        yield
 
 
 class Estimate(TypedDict):

@@ -7,7 +7,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import rows_with_classes, top1, with_classes
+from ccl_plugins.evaluators.columns import (
+    of_known_classes,
+    rows_with_classes,
+    top1,
+    two_classes,
+    with_classes,
+)
 from ccl_plugins.files.mapped import release_pages
 from ccl_plugins.protocols import Frozen, Measurement
 
@@ -51,9 +57,11 @@ class KNN:
         self.column = column
         self.columns = {column: ("categorical",)}
 
+    @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``knn/top1``."""
         rows, known = rows_with_classes(train, self.column)
+        two_classes(known)
         if self.k > len(rows):
             raise ValueError(f"k={self.k} neighbors of only {len(rows)} training samples")
         bank = train.features if len(rows) == len(train.features) else train.features[rows]
@@ -74,9 +82,29 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
         temperature: Of the votes.
     """
     known, index = ids.unique(return_inverse=True)
+    sims, near = neighbors(x, bank, k)
+    # The scores of classes, of which there are N at most, take no more numbers than similarities.
+    # lightly's ``knn_predict`` gives the same, with n * k numbers for each class.
+    predicted = []
+    for some, places in zip(
+        *(each.split(max(1, NUMBERS // len(bank))) for each in (sims, near)), strict=True
+    ):
+        scores = sims.new_zeros(len(some), len(known))
+        predicted.append(
+            scores.scatter_add_(1, index[places], (some / temperature).exp()).argmax(1)
+        )
+    return known[torch.cat(predicted)]
+
+
+def neighbors(x: Tensor, bank: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """(n, k) the cosines of the k rows of the bank that are most similar to rows of x, and their places.
+
+    The arguments are those of `nearest`.
+    """
     _refuse_one_direction(bank)
     queries = functional.normalize(x.double(), dim=1)
-    sims, near = queries.new_empty(len(x), 0), index.new_empty(len(x), 0)
+    sims = queries.new_empty(len(x), 0)
+    near = torch.empty(len(x), 0, dtype=torch.long)
     for first in range(0, len(bank), ROWS):
         unit = functional.normalize(bank[first : first + ROWS].double(), dim=1)
         candidates = [
@@ -89,17 +117,7 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
             sims, best = sims.topk(k)
             near = near.gather(1, best)
         release_pages()
-    # The scores of classes, of which there are N at most, take no more numbers than similarities.
-    # lightly's ``knn_predict`` gives the same, with n * k numbers for each class.
-    predicted = []
-    for some, places in zip(
-        *(each.split(max(1, NUMBERS // len(bank))) for each in (sims, near)), strict=True
-    ):
-        scores = sims.new_zeros(len(some), len(known))
-        predicted.append(
-            scores.scatter_add_(1, index[places], (some / temperature).exp()).argmax(1)
-        )
-    return known[torch.cat(predicted)]
+    return sims, near
 
 
 def _refuse_one_direction(bank: Tensor) -> None:

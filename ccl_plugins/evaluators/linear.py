@@ -16,6 +16,7 @@ from ccl_plugins.evaluators.columns import (
     groups_at,
     held,
     named,
+    of_known_classes,
     rows_with_classes,
     several,
     top1,
@@ -102,16 +103,15 @@ class LinearProbe:
                 f"least squares choose their penalty by cross-validation: give no reg, not {reg!r}"
             )
 
+    @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``linear/top1``, and ``linear/balanced`` if it is asked for."""
         rows, known_ids = rows_with_classes(train, self.column)
         known = train.features[rows].double()
         x, ids = with_classes(test, self.column)
-        _refuse_too_many(known, known_ids, self.column)
+        refuse_too_many(known, known_ids, self.column)
         if self.solver == "least_squares":
-            classes, index = two_classes(known_ids)
-            weight, bias = least_squares(known, one_hot(index).double())
-            predicted = classes[(x @ weight + bias).argmax(dim=1)]
+            predicted = named_by_least_squares(known, known_ids, x)
         else:
             given = (self.reg, self.max_iter, self.column, groups_at(train, rows))
             predicted = fit_probe(known, known_ids, *given).predict(x)
@@ -120,7 +120,14 @@ class LinearProbe:
         return [each("linear", self.column, predicted, ids, by) for each in measures]
 
 
-def _refuse_too_many(x: Tensor, ids: Tensor, column: str) -> None:
+def named_by_least_squares(x: Tensor, ids: Tensor, x_test: Tensor) -> Tensor:
+    """(m,) the classes of features (m, f), by least squares of the ids (n,) of features (n, f)."""
+    classes, index = two_classes(ids)
+    weight, bias = least_squares(x, one_hot(index).double())
+    return classes[(x_test @ weight + bias).argmax(dim=1)]
+
+
+def refuse_too_many(x: Tensor, ids: Tensor, column: str) -> None:
     """Refuse samples and classes whose scores would not fit into memory."""
     classes = len(ids.unique())
     if (size := 8 * len(x) * classes) > MOST:
@@ -247,6 +254,7 @@ def softmax_regression(
     model = LogisticRegression(C=unit**2 / (scale * reg * len(x)), max_iter=max_iter, tol=tol)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # reported by ``converged``
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
         model.fit(((x - center) / unit).numpy(), y.numpy())
     weight, bias = torch.from_numpy(model.coef_) / unit, torch.from_numpy(model.intercept_)
     if len(ids) == 2:

@@ -11,9 +11,11 @@ from torch import Tensor
 from ccl_plugins.arguments import whole
 from ccl_plugins.evaluators.columns import (
     held,
+    of_known_classes,
     several,
     the,
     top1,
+    two_classes,
     with_classes,
     with_numbers,
 )
@@ -46,7 +48,8 @@ class MLP:
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or of another type,
             there are fewer than 20 training samples or one of a class, or a feature is not finite.
-        UndefinedMetric: If an entry of a column of numbers is constant in the test split.
+        UndefinedMetric: If the training split has one class only; if an entry of a column of numbers is
+            constant in the test split.
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class MLP:
         self.epochs = whole("epochs", epochs, 1)
         self.seed = whole("seed", seed, 0)
 
+    @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``mlp/top1``, or ``mlp-<column>/r2``."""
         from sklearn.neural_network import MLPClassifier, MLPRegressor
@@ -80,6 +84,7 @@ class MLP:
             "random_state": self.seed,
         }
         if not numbers:
+            two_classes(known)
             ids, counts = known.unique(return_counts=True)
             if counts.min() < 2:
                 rare = int(ids[counts.argmin()])

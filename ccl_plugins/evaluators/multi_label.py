@@ -86,7 +86,8 @@ class MultiLabel:
         def over_entries(measure: Callable[[Tensor], Tensor]) -> Estimate:
             return estimate(len(bits), lambda counts: measure(counts).nanmean(dim=1))
 
-        of = "of a linear classifier on the test samples, as the mean over the entries of"
+        some = "" if len(places) == known.shape[1] else f"{len(places)} of {known.shape[1]} "
+        of = f"of a linear classifier on the test samples, as the mean over {some or 'the '}entries of"
         measures = {
             "map": (
                 over_entries(precisions),

@@ -343,7 +343,8 @@ def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
 def _of(metrics: Mapping[str, T], name: str) -> T:
     if name not in metrics:
         near = difflib.get_close_matches(name, metrics, n=1)
-        hint = f". Did you mean {near[0]}?" if near else f"; there are {', '.join(metrics)}"
+        there = f"{', '.join(metrics) or 'none'}, and what the data does not define is left out"
+        hint = f". Did you mean {near[0]}?" if near else f"; there are {there}"
         raise ValueError(f"no evaluator of the pipeline gives the metric {name!r}{hint}")
     return metrics[name]
 

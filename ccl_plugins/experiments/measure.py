@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from ccl_plugins._engine import engine
-from ccl_plugins.evaluators.intervals import over_groups
+from ccl_plugins.evaluators.columns import measured_by
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.recorded import Recorded
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric, trait
 
 
@@ -86,69 +84,40 @@ def measure(
         ValueError: If an evaluator returns no measurements, or one whose name another one gave too.
 
     Warns:
-        UserWarning: For an evaluator whose numbers the samples do not define; it is left out.
+        UserWarning: For an evaluator whose numbers the samples do not define, and for a number that is not
+            finite; they are left out.
     """
     measured: dict[str, Measurement] = {}
-    test = numbered_as(train, test)
     with naming(pipeline):
         if evaluators is None:
             evaluators = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
         for choice, evaluator in evaluators:
             try:
-                known, seen = _with_values(evaluator, train), _with_values(evaluator, test)
-                measured_of = known if getattr(evaluator, "split", "test") == "train" else seen
-                with over_groups(measured_of.groups):
-                    given = _checked(evaluator, evaluator(known, seen))
+                given = _checked(evaluator, measured_by(evaluator, train, test))
             except UndefinedMetric as error:
                 warnings.warn(f"the evaluator {choice!r} is left out: {error}", stacklevel=2)
                 continue
             for each in given:
+                if not math.isfinite(each.value):
+                    warnings.warn(
+                        f"{each.name} of the evaluator {choice!r} is {each.value}, and left out",
+                        stacklevel=2,
+                    )
+                    continue
                 if each.name in measured:
                     raise ValueError(
                         f"two evaluators give {each.name!r}, the second is {type(evaluator).__name__}:"
                         " leave one of them out"
                     )
                 role = role_of(each.column, pipeline.built_conditions)
-                measured[each.name] = replace(each, role=role)
+                measured[each.name] = replace(each, role=role, within=trait(evaluator, "within"))
     return measured
-
-
-def _with_values(evaluator: Any, frozen: Frozen) -> Frozen:
-    """The samples with a value in all columns that an evaluator reads, where samples belong to groups."""
-    if frozen.groups is None:
-        return frozen
-    kept = torch.ones(len(frozen.groups), dtype=torch.bool)
-    for name in trait(evaluator, "columns"):
-        if (values := frozen.metadata.get(name)) is not None:
-            kept &= ~missing_rows(
-                values, "continuous" if values.is_floating_point() else "categorical"
-            )
-    return frozen if kept.all() or not kept.any() else frozen.take(kept.nonzero().flatten())
 
 
 def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
     """A training split in two: for training, and for validation."""
     rows, held = validation_rows(len(train.features), train.groups)
     return train.take(rows), train.take(held)
-
-
-def numbered_as(train: Frozen, test: Frozen) -> Frozen:
-    """Samples whose words have the class ids that they have in a training split.
-
-    Another data set numbers its own words: that of fewer classes has other ids.  So does a split whose
-    columns are words.  Words that the training split lacks are numbered after its own.
-    """
-    metadata, vocabulary = dict(test.metadata), dict(test.vocabulary)
-    for name, words in test.vocabulary.items():
-        values = metadata[name]
-        if words == train.vocabulary.get(name, words) or values.is_floating_point():
-            continue
-        known = [*train.vocabulary[name]]
-        vocabulary[name] = known + [word for word in words if word not in known]
-        places = {word: i for i, word in enumerate(vocabulary[name])}
-        ids = torch.tensor([places[word] for word in words], dtype=torch.long)
-        metadata[name] = values.masked_scatter(values >= 0, ids[values[values >= 0]])
-    return replace(test, metadata=metadata, vocabulary=vocabulary)
 
 
 def of_validation(measured: Mapping[str, Measurement]) -> dict[str, Measurement]:

@@ -243,20 +243,22 @@ def values_of(group: Iterable[Result], metric: str) -> dict[Any, float]:
 def judged_by(results: Iterable[Result]) -> dict[str, str]:
     """For each column the name of the measurement that says how much of it the features hold.
 
-    That is the first one of the column with a direction, in the order of the evaluators.  The label comes
-    first, then what conditions read, then other columns.
+    That is the first one of the column with a direction, in the order of the evaluators; of a column beside
+    the label before others one that was fitted within the measured samples.  The label comes first, then
+    what conditions read, then other columns.
     """
     places: dict[str | None, int] = {"label": 0, "condition": 1}
-    judges: dict[str, tuple[int, str]] = {}
+    judges: dict[str, tuple[int, bool, str]] = {}
     for result in results:
         for each in (*result.after.values(), *result.before.values()):
             if each.column is not None and each.direction is not None:
-                place, name = places.get(each.role, 2), each.name
+                found = places.get(each.role, 2), each.within and each.column != "label", each.name
                 # Another run may have a condition of this column.
-                earlier, name = judges.get(each.column, (place, name))
-                judges[each.column] = min(place, earlier), name
+                place, within, name = judges.get(each.column, found)
+                name = each.name if found[1] and not within else name
+                judges[each.column] = min(place, found[0]), within or found[1], name
     ordered = sorted(judges, key=lambda column: judges[column][0])
-    return {column: judges[column][1] for column in ordered}
+    return {column: judges[column][2] for column in ordered}
 
 
 def conditioned(results: Iterable[Result]) -> list[str]:

@@ -31,7 +31,8 @@ class KeptAndLeaked:
 
     Args:
         kept: The measurement of the label; None: the first that an evaluator gives of it.
-        leaked: The measurement of Z; None: the first of each column that a condition reads.
+        leaked: The measurement of Z; None: that by which each column that a condition reads is judged, as
+            `held` where it is measured.
     """
 
     def __init__(self, kept: str | None = None, leaked: str | None = None) -> None:
@@ -56,7 +57,7 @@ class KeptAndLeaked:
         if not leaked:
             raise DoesNotApply(
                 "no run was evaluated on a column that a condition reads: add an evaluator of it, as"
-                " 'regression' for numbers or 'linear' for classes"
+                " 'regression' for numbers, 'linear' for classes or 'held' for those that training lacks"
             )
         listed = " or ".join(leaked)
         leaked = [each for each in leaked if any({kept, each} <= r.after.keys() for r in results)]

@@ -31,6 +31,8 @@ class Measurement:
         direction: Whether higher or lower values say that the features hold more of the column or, without
             a column, are better; None: neither.
         chance: The value for features that say nothing; None: there is none.
+        within: Whether what predicts was fitted to others of the measured samples, so that values that
+            training lacks are measured too; the run fills it in, by the evaluator's trait.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Measurement:
     role: Role | None = None
     direction: Direction | None = None
     chance: float | None = None
+    within: bool = False
 
 
 @dataclass(frozen=True)

@@ -440,6 +440,13 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             "Read before training. True if the evaluator reads `Frozen.original`; the run then keeps the"
             " features of its test split before training.",
         ),
+        "within": (
+            False,
+            "Read where an evaluator is called. True if what predicts is fitted to others of the measured"
+            " samples, and not to the training split: then values that training lacks are measured too. A"
+            " column beside the label is judged by its measurements before others, and monitors take them"
+            " of the last samples.",
+        ),
     },
     "logger": {
         "files": (

@@ -170,8 +170,8 @@ def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measu
                 shown = column if column in each.reads.values() else shown
                 if not after:
                     words.append(
-                        f"No evaluator reads {the(shown)} from the features: with one, this page would"
-                        " say what is left of it."
+                        f"No evaluator reads {the(shown)} from the features, or none has a number of it:"
+                        " with one, as held, this page would say what is left of it."
                     )
             others = plain.after(judge.name) if plain and judge else {}
             against = plain.label if plain and others else "the network before training"
@@ -220,6 +220,10 @@ def _better(configurations: Sequence[Compared], judges: Mapping[str, Measurement
         if column == "label" or not all(each.after(leak.name) for each in measured):
             continue
         least = min(measured, key=lambda each: _held(each, leak))
+        if len({_held(each, leak) for each in measured}) == 1:
+            same = _read_at(leak, least.after(leak.name))
+            sentences.append(("", f"All hold as much of {column}, which may be luck: {same}."))
+            continue
         tests = [
             paired(e.after(leak.name), least.after(leak.name)) for e in measured if e is not least
         ]

@@ -6,8 +6,11 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from torch import isin
+
 from ccl_plugins.datasets import ImageFolder, ImageTable
 from ccl_plugins.experiments.as_toml import inline
+from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.scaffold.found import Found, image_sizes
 from ccl_plugins.scaffold.leaf import Chooser, Leaf, power_of_two
 from ccl_plugins.scaffold.wishes import Wishes
@@ -113,7 +116,7 @@ class _File:
             self._sampler(),
             _table("objective", self.leaf.objective),
             self._fit(),
-            "".join(_table("[evaluate]", each) for each in self._measured()),
+            "".join(_table("[evaluate]", each, _why(each)) for each in self._measured()),
         ]
         # Keys of the file stand before its tables.
         parts.sort(key=lambda part: "\n[" in f"\n{part}")
@@ -246,7 +249,11 @@ class _File:
         measured: list[dict[str, Any]] = []
         if contents.label:
             neighbors = {"k": len(self.train) // 2} if len(self.train) < 40 else {}
-            measured += [{"use": "linear"}, {"use": "knn", **neighbors}]
+            measured += (
+                [{"use": "linear"}, {"use": "knn", **neighbors}]
+                if self._is_shared("label")
+                else [{"use": "held", "column": "label"}]
+            )
             if wishes.captions and self.train.vocabulary.get("label"):
                 measured.append({"use": "zero_shot", "prompts": ["{}", "a picture of {}"]})
         if wishes.captions:
@@ -263,12 +270,26 @@ class _File:
         if variable.value_type != "categorical":
             use = "regression" if variable.value_type == "continuous" else "multi_label"
             return [{"use": use, "column": name}]
-        if name == self.group:  # whose values are in one split alone
-            return [_retrieval(name)]
-        linear: list[dict[str, Any]] = [{"use": "linear", "column": name}]
-        if name in self.wishes.suppress and self.contents.label:
-            linear.append({"use": "fairness", "column": name})
-        return linear
+        use = "linear" if self._is_shared(name) else "held"
+        probes: list[dict[str, Any]] = [{"use": use, "column": name}]
+        if name in self.wishes.suppress and self.contents.label and name != self.group:
+            probes.append({"use": "fairness", "column": name})
+        return probes
+
+    def _is_shared(self, name: str) -> bool:
+        """Whether one of the test images has a class of training."""
+        known, seen = (split.metadata[name] for split in (self.train, self.test))
+        return bool((isin(seen, known) & ~missing_rows(seen, "categorical")).any())
+
+
+def _why(measured: Mapping[str, Any]) -> str:
+    """What is said above an evaluator's table."""
+    if measured["use"] != "held":
+        return ""
+    return (
+        f"No {measured['column']} is in both splits, so that a probe is fitted within the test images: what"
+        " is fitted to training could not name theirs."
+    )
 
 
 def _retrieval(column: str) -> dict[str, Any]:

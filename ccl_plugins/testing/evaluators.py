@@ -166,6 +166,31 @@ def check_does_not_learn_from_the_test_split(subject: Subject) -> None:
         require(left <= 0.6 * gain, f"of the gain of {each.name}, {gain:.2g}, {left:.2g} is left")
 
 
+def check_has_no_number_of_classes_that_training_lacks(subject: Subject) -> None:
+    """Where training has none of the classes that are measured, no measurement of them is below chance.
+
+    What is fitted to the training split names none of them, whatever features hold: that is an
+    `UndefinedMetric`, and not 0.  What is found within the measured samples alone stays as it is.
+    """
+    evaluator = subject.build()
+    train, test = splits()
+    ids = {n: z for n, z in test.metadata.items() if z.ndim == 1 and not z.is_floating_point()}
+    others = {**test.metadata, **{name: z + 2 * int(z.max()) + 1 for name, z in ids.items()}}
+    try:
+        measurements = evaluator(train, replace(test, metadata=others))
+    except ValueError:
+        return
+    known = {each.name: each.value for each in evaluator(train, test)}
+    for each in measurements:
+        if each.column in ids and each.direction == "higher" and each.chance is not None:
+            kept = abs(each.value - known.get(each.name, math.inf)) < 1e-6
+            require(
+                kept or each.value >= each.chance,
+                f"{each.name} is {each.value:.2g} of classes that training lacks, and chance"
+                f" {each.chance:.2g}: raise UndefinedMetric, as evaluators.of_known_classes does",
+            )
+
+
 def check_is_deterministic(subject: Subject) -> None:
     """Equal features must give equal measurements."""
     evaluator = subject.build()

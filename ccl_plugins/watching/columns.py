@@ -12,6 +12,7 @@ from ccl_plugins.evaluators import (
     KNN,
     Alignment,
     ConditionalEntropy,
+    Held,
     LinearProbe,
     RankMe,
     Regression,
@@ -75,6 +76,7 @@ class Columns:
                 values = values.nan_to_num(-1).long()
             self._metadata[name] = values
         self._checked: dict[str, tuple[Tensor, dict[str, Tensor]]] = {}
+        self._apart: dict[str, tuple[Tensor, bool]] = {}
 
     @property
     def label(self) -> Tensor | None:
@@ -95,12 +97,21 @@ class Columns:
             measurable |= self._checked[name][1]
         return measurable
 
-    def evaluators(self) -> list[Evaluator]:
-        """What is measured by default: what columns say now, and how projections and features lie."""
+    def evaluators(self, fitted: Tensor, held: Tensor) -> list[Evaluator]:
+        """What is measured by default: what columns say now, and how projections and features lie.
+
+        A column whose values are on one side alone, as those of groups are, is read by `Held`.
+
+        Args:
+            fitted: (k,) the samples that evaluators may be fitted to.
+            held: (m,) those on which they may be measured.
+        """
         probes: list[Evaluator] = []
         for name, values in self.measurable().items():
             if values.is_floating_point():
                 probes.append(Regression(name, reg="gcv", eight_bit=False))
+            elif self._is_apart(name, values, fitted, held):
+                probes.append(Held(name, probe="least_squares"))
             else:
                 probes += [LinearProbe(column=name, solver="least_squares"), KNN(column=name)]
         return [
@@ -111,6 +122,14 @@ class Columns:
             Uniformity(samples=512),
             ConditionalEntropy(),
         ]
+
+    def _is_apart(self, name: str, ids: Tensor, fitted: Tensor, held: Tensor) -> bool:
+        """Whether none of the samples that are held has the class of one that is not."""
+        if name not in self._apart or self._apart[name][0] is not ids:
+            known, seen = (rows(ids, side).long() for side in (fitted, held))
+            seen = seen[seen >= 0]
+            self._apart[name] = ids, len(seen) > 0 and not bool(torch.isin(seen, known).any())
+        return self._apart[name][1]
 
 
 def _columns(name: str, values: Tensor, value_type: ValueType) -> Iterator[tuple[str, Tensor]]:

@@ -21,7 +21,7 @@ from ccl_plugins.files.mapped import rows
 from ccl_plugins.information.plane import points
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.metadata.values import missing_rows
-from ccl_plugins.protocols import Evaluator, Frozen, trait
+from ccl_plugins.protocols import Evaluator, Frozen, UndefinedMetric, trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.loss_log import publish
 from ccl_plugins.training.randomness import undisturbed
@@ -38,7 +38,7 @@ BATCH_SAMPLES = 256
 """The samples before a measurement, at least, whose negatives are counted."""
 
 RECENT = 1024
-"""The most samples on which evaluators are measured that read no column: the last ones."""
+"""The most samples on which evaluators are measured that are fitted to no others: the last ones."""
 
 
 class Monitor(Callback):
@@ -47,9 +47,10 @@ class Monitor(Callback):
     It encodes no image, draws no random number and changes no weight.  Before a measurement is due, in the
     last epoch or the last 65,536 samples, each step adds its features to a bank on the device; evaluators
     read it when the measurement is due, on the first process.  Those that read columns are fitted to
-    samples of nine tenths of the split and measured on others of the last tenth.  Features are those of the
-    first view, in training mode, while the encoder changes: the numbers differ a little from those after
-    training.
+    samples of nine tenths of the split and measured on others of the last tenth; where no class is in both,
+    as where whole groups are held out, `Held` reads the column within the last samples.  Features are those
+    of the first view, in training mode, while the encoder changes: the numbers differ a little from those
+    after training.
 
     The values are logged as ``monitor/<measurement>``, and are in ``trainer.callback_metrics``, the same
     on all processes.
@@ -75,11 +76,12 @@ class Monitor(Callback):
         self.due = 0
         """After how many batches of the run the next measurement is taken."""
         self._begin = self._width = 0
+        self._sides = (torch.arange(0), torch.arange(0))
         self._index = torch.empty(0)
         self._same_label: Tensor | None = None
         self._kernels: dict[str, Tensor] = {}
         self._informed: dict[str, tuple[Tensor, dict[str, float]]] = {}
-        self._failed: set[str] = set()
+        self._failed: set[tuple[str, ...]] = set()
         self._restored: Mapping[str, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
@@ -99,6 +101,8 @@ class Monitor(Callback):
         passes = self._most * settings.batch_size / size
         written, self._held = roles(size, passes, groups_of(module.split))
         self._written = written.to(module.device)
+        fitted, held = (written & side for side in (~self._held, self._held))
+        self._sides = fitted.nonzero().flatten(), held.nonzero().flatten()
         self._load(module.device)
 
     def _plan(self, batches: int) -> None:
@@ -203,28 +207,27 @@ class Monitor(Callback):
         recent = known.take(torch.arange(len(index))[-RECENT:])
         chosen, by_name = self.evaluators, dict[str, float]()
         with alone():
-            for each in self.columns.evaluators() if chosen is None else chosen:
+            for each in self.columns.evaluators(*self._sides) if chosen is None else chosen:
                 read, name = trait(each, "columns"), type(each).__name__
-                if not all(column in test.metadata for column in read) or (read and not len(out)):
+                on = test if read and not trait(each, "within") else recent
+                if not all(column in on.metadata for column in read) or not len(on.features):
                     continue
                 with self.costs.measuring(name, features.device):
                     try:
-                        measured = each(train, test if read else recent)
+                        measured = each(train, on)
                         by_name |= {one.name: float(one.value) for one in measured}
                     except Exception as error:
                         # Those that nobody chose may have too few samples.
                         if not (chosen is None and isinstance(error, ValueError)):
-                            self._say(name, error)
+                            self._say(name, read, error)
         return by_name
 
-    def _say(self, name: str, error: Exception) -> None:
-        """Warn once of an evaluator that raised."""
-        if name not in self._failed:
-            self._failed.add(name)
-            warnings.warn(
-                f"the monitor has no number of {name}: {type(error).__name__}: {error}",
-                stacklevel=2,
-            )
+    def _say(self, name: str, columns: Iterable[str], error: Exception) -> None:
+        """Warn once of an evaluator of some columns that raised."""
+        if (about := (name, *columns)) not in self._failed:
+            self._failed.add(about)
+            kind = "" if isinstance(error, UndefinedMetric) else f"{type(error).__name__}: "
+            warnings.warn(f"the monitor has no number of {name}: {kind}{error}", stacklevel=2)
 
     def _information(self, tables: Any) -> Iterator[tuple[str, float]]:
         """I(Z;T) and H(Z|T) of each condition of class ids, computed again when it is refreshed."""

@@ -22,7 +22,8 @@ class MonitorSettings:
         every_steps: Optimizer steps between measurements, in place of ``every_epochs``.
         evaluate: The evaluators that measure the features of recent batches, as in ``evaluate`` of a
             pipeline.  By default ``linear`` and ``knn`` of the label, of conditions with a table and of
-            columns that the pipeline's evaluators read, ``regression`` of those that are numbers, and
+            columns that the pipeline's evaluators read, ``held`` of those of which no class is on both
+            sides of what is held out, ``regression`` of those that are numbers, and
             ``rankme``, ``alignment``, ``uniformity`` and ``conditional_entropy``.
 
     Raises:

@@ -141,11 +141,37 @@ def test_what_looks_like_a_group_stays_in_one_split(birds):
     Path("birds.csv").write_text(text)
     tables = chosen("--suppress", "patient_id")
     assert tables["dataset"]["group"] == "patient_id"
-    assert tables["evaluate"][2]["use"] == "retrieval"
+    assert tables["evaluate"][2] == {"use": "held", "column": "patient_id"}
     assert "count" not in tables["dataset"]["columns"]
     tables = chosen("--label", "patient_id", "--keep", "count")
     assert "group" not in tables["dataset"]
     assert tables["dataset"]["value_types"] == {"count": "continuous"}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_column_whose_values_are_in_one_split_alone_is_read_within_it(birds):
+    header, *lines = Path("birds.csv").read_text().splitlines()
+    rows = [
+        f"{line},{'ABCDEFGH'[i // 10]},{'AB'[i % 2]}{i % 10 // 8},{'test' if i >= 60 else 'train'}"
+        for i, line in enumerate(lines)
+    ]
+    Path("plates.csv").write_text("\n".join([f"{header},plate,well,split", *rows]))
+    tables = chosen("--suppress", "plate", source="plates.csv")
+    assert "group" not in tables["dataset"]
+    assert [(each["use"], each.get("column")) for each in tables["evaluate"]] == [
+        ("linear", None),
+        ("knn", None),
+        ("held", "plate"),
+        ("fairness", "plate"),
+    ]
+    options = _parser().parse_args(["init", "plates.csv", "--yes", "--suppress", "plate"])
+    _, text, _ = init_command.chosen(options, Path("plates.csv"), Path("new.toml"))
+    assert "# No plate is in both splits, so that a probe is fitted within the test images" in text
+    run = train(tables)
+    assert run.evaluate()["held-plate/top1"] >= 0
+    assert chosen("--suppress", "well", source="plates.csv")["evaluate"][2]["use"] == "linear"
+    tables = chosen("--label", "plate", source="plates.csv")
+    assert tables["evaluate"] == [{"use": "held", "column": "label"}]
 
 
 def train(tables):

@@ -84,9 +84,9 @@ def test_clusters_are_found_without_classes_and_for_another_column():
 
 def test_what_has_no_clusters_is_named():
     train, test = blobs(200), blobs(seed=1)
-    one = Frozen(test.features, {"label": torch.full((120,), 2)})
+    one = Frozen(test.features, {"label": torch.full((120,), 3)})
     with pytest.raises(
-        UndefinedMetric, match=r"'label' has the same value, 2, .* clusters is undefined"
+        UndefinedMetric, match=r"'label' has the same value, 3, .* clusters is undefined"
     ):
         Clustering()(train, one)
     with pytest.raises(ValueError, match="k=500 clusters cannot be made of 200 training samples"):

@@ -62,6 +62,35 @@ def test_an_undefined_number_is_named_as_the_evaluator_does():
         Split.metadata = OTHER
 
 
+def test_what_is_undefined_is_left_out_and_the_rest_is_measured():
+    elsewhere = Elsewhere(lambda split: Split, [KNN(column="plate"), LinearProbe()], "flowers")
+    known, seen = torch.arange(40) % 3, torch.full((40,), 7)
+    halves = iter([known, seen])
+
+    def freeze(split):
+        return Frozen(2 * X, {"label": OTHER["label"], "plate": next(halves)})
+
+    given = Frozen(X, {}, freeze=freeze)
+    with pytest.warns(UserWarning, match="KNN on flowers: training has no sample of the one class"):
+        found = elsewhere(given, given)
+    assert [each.name for each in found] == ["flowers/linear/top1"]
+
+
+def test_words_have_the_class_ids_of_the_other_data_sets_training_split():
+    """A split numbers its own words: cat is class 0 where there is no ape."""
+    splits = iter([["ape", "cat", "dog"], ["cat", "dog"]])
+
+    def freeze(split):
+        words = next(splits)
+        ids = torch.arange(60) % len(words)
+        x = torch.eye(3)[ids + 3 - len(words)]
+        return Frozen(x, {"label": ids}, vocabulary={"label": words})
+
+    given = Frozen(X, {}, freeze=freeze)
+    (found,) = Elsewhere(lambda split: Split, [KNN(k=5)], "pets")(given, given)
+    assert found.value == 1
+
+
 def test_wrong_arguments_and_features_alone_are_named():
     with pytest.raises(ValueError, match=r"name must be letters.* not 'a/b'"):
         Elsewhere(lambda split: Split, [KNN()], "a/b")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,12 +11,25 @@ from support.measured import values
 from torch.nn import functional
 
 import ccl_plugins as ccl
-from ccl_plugins.evaluators import KNN, LinearProbe, Regression, linear
+from ccl_plugins.evaluators import (
+    KNN,
+    MLP,
+    Clustering,
+    Fairness,
+    FewShot,
+    FineTune,
+    LinearAdam,
+    LinearProbe,
+    LinearSGD,
+    Regression,
+    linear,
+)
+from ccl_plugins.evaluators.intervals import over_groups
 from ccl_plugins.evaluators.knn import nearest
 from ccl_plugins.evaluators.linear import softmax_regression
 from ccl_plugins.evaluators.regression import PENALTIES, ridge_regression
 from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Frozen
+from ccl_plugins.protocols import Frozen, Images, UndefinedMetric
 
 
 def frozen(features, **columns):
@@ -110,11 +124,106 @@ def test_class_ids_need_not_be_consecutive():
         assert values(evaluator(*renamed)) == values(evaluator(train, test))
 
 
-def test_a_class_that_training_lacks_counts_as_wrong():
-    train, test = blobs(), blobs()
-    unseen = frozen(test.features, label=torch.full_like(test.metadata["label"], 9))
-    assert values(LinearProbe()(train, unseen)) == {"linear/top1": 0.0}
-    assert values(KNN(k=20)(train, unseen)) == {"knn/top1": 0.0}
+def images(n):
+    pixels = torch.randn(n, 3, 8, 8, generator=torch.Generator().manual_seed(n))
+    read = lambda pieces: (pixels[rows] for rows in pieces)  # noqa: E731
+    return Images(torch.arange(n), read, network)
+
+
+def network():
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 4))
+    model.num_features = 4
+    return model
+
+
+NAMING = [
+    LinearProbe(column="plate", balanced=True),
+    LinearProbe(column="plate", solver="least_squares"),
+    KNN(column="plate", k=5),
+    MLP("plate"),
+    LinearSGD(column="plate", epochs=3),
+    LinearAdam(column="plate", epochs=3),
+    FewShot(column="plate", draws=2),
+    FineTune(column="plate", epochs=1),
+    Clustering(column="plate"),
+    Clustering(k=3, column="plate"),
+    Fairness("group", target="plate"),
+]
+"""Evaluators that find no other classes than those of training."""
+
+
+@pytest.fixture(params=NAMING, ids=lambda each: type(each).__name__)
+def naming(request):
+    return request.param
+
+
+def plates(train, test):
+    """Splits with so many plates of 30 samples, numbered on; each has two groups."""
+    splits = []
+    for some, seed in ((train, 0), (test, 1)):
+        ids = torch.tensor(some).repeat_interleave(30)
+        x = blobs(len(ids), seed=seed).features + 2 * functional.one_hot(ids % 5, 5)
+        columns = {"plate": ids, "group": torch.arange(len(ids)) % 2}
+        splits.append(Frozen(x, columns, images(len(ids))))
+    return splits
+
+
+def test_of_classes_that_training_lacks_there_is_no_number(naming):
+    with pytest.raises(UndefinedMetric, match=r"no sample of the 2 classes that 60 .* 'plate'"):
+        naming(*plates([0, 1, 2], [3, 4]))
+    with pytest.raises(ValueError, match=r"two classes|k=1 clusters"):
+        naming(*plates([0, 0], [3, 4]))
+    train, test = plates([0, 1, 2], [3, 3])
+    test.metadata["plate"][:20] = -1
+    with pytest.raises(UndefinedMetric, match="no sample of the one class that 40 measured"):
+        naming(train, test)
+
+
+def test_classes_that_training_has_are_measured_alone_and_the_others_counted(naming):
+    train, test = plates([0, 1, 2], [1, 3, 2, 1, 4])
+    test.metadata["plate"][:5] = -1
+    rows = torch.isin(test.metadata["plate"], torch.tensor([-1, 1, 2])).nonzero().flatten()
+    with pytest.warns(UserWarning, match="column 'plate': 60 of 150 samples are left out, of 2 cl"):
+        found = naming(train, test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it is said once
+        again = naming(train, test)
+    expected = naming(train, test.take(rows))
+    assert found == again
+    for mine, its in zip(found, expected, strict=True):
+        more = "60 of 150 samples are left out, of 2 classes that training lacks"
+        assert mine == replace(its, sentence=f"{its.sentence}; {more}")
+        assert mine.samples == 85
+    if "top1" in found[0].name:
+        assert found[0].chance == pytest.approx(55 / 85)
+
+
+def test_intervals_are_over_the_groups_of_the_classes_that_training_has():
+    train, test = plates([0, 1, 2], [1, 3, 2, 1, 4])
+    test.features.normal_(generator=torch.Generator().manual_seed(0))
+    groups = torch.arange(150) // 3
+    rows = torch.isin(test.metadata["plate"], torch.tensor([1, 2])).nonzero().flatten()
+    with over_groups(groups), pytest.warns(UserWarning, match="60 of 150"):
+        (found,) = KNN(column="plate", k=5)(train, test)
+    with over_groups(groups[rows]):
+        (expected,) = KNN(column="plate", k=5)(train, test.take(rows))
+    assert found.interval == expected.interval is not None
+
+
+def test_truth_values_are_classes():
+    train, test = blobs(classes=2), blobs(classes=2, seed=1)
+    ids, bools = (
+        frozen(test.features, label=test.metadata["label"].to(t)) for t in (torch.int64, torch.bool)
+    )
+    for evaluator in (LinearProbe(), KNN(k=5)):
+        assert evaluator(train, bools) == evaluator(train, ids)
+
+
+def test_numbers_need_no_class_of_training():
+    train, test = blobs(), blobs(seed=1)
+    other = frozen(test.features, color=test.metadata["color"] + 7)
+    for evaluator in (Regression(), MLP("color")):
+        assert [each.name for each in evaluator(train, other)]
 
 
 def test_a_test_split_of_one_class_is_told(caplog):

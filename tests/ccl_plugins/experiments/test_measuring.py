@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support import plates_apart
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 from support.vector_pipeline import ROWS, make_pipeline
@@ -17,8 +18,10 @@ from support.vector_pipeline import ROWS, make_pipeline
 import ccl_plugins as ccl
 from ccl_plugins.backbones import MLP
 from ccl_plugins.cli import main
+from ccl_plugins.evaluators.columns import numbered_as
 from ccl_plugins.experiments import Run
-from ccl_plugins.experiments.measure import held_out, measure, numbered_as, role_of
+from ccl_plugins.experiments.curves import curves
+from ccl_plugins.experiments.measure import held_out, measure, role_of
 from ccl_plugins.metadata.validation import validation_rows
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 from ccl_plugins.training import features
@@ -257,6 +260,58 @@ def test_an_undefined_metric_is_left_out_with_a_warning_and_the_others_are_kept(
     assert run.before.keys() == {"knn/top1"}
     with pytest.warns(UserWarning, match="evaluator local/undefined.* is left out: column 'x'"):
         assert run.evaluate().keys() == {"knn/top1"}
+
+
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.filterwarnings("ignore:the measured samples are of . groups", "ignore:the eval.* held")
+def test_of_classes_that_training_lacks_no_number_is_written(tmp_path, words):
+    evaluate = ["linear", *plates_apart.NAMING, plates_apart.of_plate("held")]
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        run = plates_apart.fit(tmp_path, *evaluate, words=words)
+    lines = [str(each.message) for each in found if "column='plate'" in str(each.message)]
+    assert {line.partition("(")[0] for line in lines} == {
+        f"the evaluator {name}" for name in ("linear", "knn", "mlp")
+    }
+    assert all("training has no sample of the 2 classes that 80" in line for line in lines)
+    assert run.metrics.keys() == run.before.keys() == {"linear/top1", "held-plate/top1"}
+    assert run.metrics["held-plate/top1"] > 0.9
+    assert run.measurements()["held-plate/top1"].within
+    for file in ("metrics.json", "measurements.json"):
+        assert "linear-plate" not in (tmp_path / file).read_text()
+    assert {name for name in curves(run) if "plate" in name} == {
+        "evaluation/held-plate/top1",
+        "monitor/held-plate/top1",
+    }
+    with pytest.warns(UserWarning, match="no sample of the one class that 40 measured") as found:
+        assert run.validate().keys() == {"linear/top1"}  # of one plate
+    said = " ".join(str(each.message) for each in found)
+    assert said.count("no sample of the one class that 40 measured") == 3
+    assert "'plate' has the same value, 5, in all of 40 measured samples" in said
+
+
+def test_other_data_is_measured_on_the_classes_that_training_has(tmp_path):
+    same = {"plates": ([0, 1, 2], [0, 1, 2]), "words": True, "group": None}
+    run = plates_apart.fit(tmp_path, *map(plates_apart.of_plate, ("linear", "knn")), **same)
+    rows = {"train": plates_apart.rows([7], 0, True), "test": plates_apart.rows([1, 7], 5, True)}
+    other = ccl.create("dataset", "features", **rows)  # of whose words p1 is the first
+    with pytest.warns(UserWarning, match="40 of 80 samples are left out, of one class that train"):
+        found = run.validate(on=other)
+    assert found["linear-plate/top1"] > 0.9
+    told = run.measurements("validation")["knn-plate/top1"]
+    assert (told.samples, told.chance) == (40, 1.0)
+    assert "40 of 80 samples are left out, of one class that training lacks" in told.sentence
+
+
+def test_a_number_that_is_not_finite_is_left_out_and_said():
+    class Lost:
+        def __call__(self, train, test):
+            return [HALF, Measurement("lost/all", float("nan"))]
+
+    pipeline = make_pipeline(evaluate=[Lost()])
+    frozen = Frozen(ROWS["features"], {"label": ROWS["label"]})
+    with pytest.warns(UserWarning, match="lost/all of the evaluator local/lost.* is nan, and left"):
+        assert [*measure(pipeline, frozen, frozen)] == [HALF.name]
 
 
 def test_the_table_of_a_single_run_shows_its_intervals(in_a_folder_with_data, capsys):

@@ -159,6 +159,22 @@ def test_a_column_is_judged_by_its_first_measurement_with_a_direction():
     assert [*judged_by(results)] == ["label", "size", "color"], "a condition of one of them"
 
 
+def test_a_column_beside_the_label_is_judged_by_what_is_held_of_it():
+    """Which is defined, where training lacks the values that are measured."""
+    site = {"column": "site", "direction": "higher", "role": "other"}
+    one = measured(
+        knn(0.9),
+        Measurement("held/top1", 0.5, column="label", direction="higher", within=True),
+        Measurement("linear-site/top1", 0.1, **site),
+        Measurement("held-site/top1", 1.0, **site, within=True),
+        Measurement("held-site/balanced", 0.9, **site, within=True),
+    )
+    only = measured(Measurement("linear-site/top1", 0.1, **site))
+    results = [Result(Path("a"), before=only), Result(Path("b"), after=one)]
+    assert judged_by(results) == {"label": "knn/top1", "site": "held-site/top1"}
+    assert judged_by(results[:1]) == {"site": "linear-site/top1"}
+
+
 def test_the_table_says_n_and_p_and_when_there_are_too_few_seeds():
     text = str(compared(two([0.7, 0.8, 0.9], [0.75, 0.9, 0.92])))
     p = paired({0: 0.7, 1: 0.8, 2: 0.9}, {0: 0.75, 1: 0.9, 2: 0.92}).p

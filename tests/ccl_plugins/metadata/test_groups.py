@@ -153,7 +153,7 @@ def test_few_groups_have_no_interval_and_are_said(count):
 
 
 @pytest.mark.parametrize("name", ["linear", "knn", "few_shot", "dependence", "clustering"])
-def test_a_run_measures_with_intervals_over_groups(name):
+def test_a_run_measures_with_intervals_over_groups(name, caplog):
     columns = {**DATA, "site": DATA["label"].clone()}
     columns["site"][:16] = -1  # of two patients it is not known
     column = {"column": "site"} if name == "dependence" else {}
@@ -170,6 +170,8 @@ def test_a_run_measures_with_intervals_over_groups(name):
     )
     other = patients(1)["features"]  # of whom nobody can tell the label
     grouped = measure(pipeline, frozen, replace(frozen, features=other))
+    told = "column 'site' is missing in 16 of" in caplog.text
+    assert told == (name == "dependence"), "as where there are no groups"
     alone = measure(pipeline, Frozen(frozen.features, columns), Frozen(other, columns))
     for each, other in zip(grouped.values(), alone.values(), strict=True):
         assert each.value == pytest.approx(other.value)

@@ -9,19 +9,22 @@ import json
 import re
 import shutil
 import tomllib
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from support import plates_apart
 from support.browser import CHROMIUM, DRIVER, chromium
+from support.plates_apart import of_plate
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.experiments.as_toml import as_toml
 from ccl_plugins.experiments.results import Result, compare, labels_of, spread
-from ccl_plugins.figures import embedding_map, figure
+from ccl_plugins.figures import KeptAndLeaked, embedding_map, figure
 from ccl_plugins.figures.samples import Values, same_data
 from ccl_plugins.files.sums import summed
 from ccl_plugins.kinds import registry
@@ -501,6 +504,41 @@ def test_names_are_never_parsed(column):
     assert f"It holds less of {column} than plain: odd/linear/top1 is 0.310" in words(conditioning)
     assert "odd/linear/top1 is how well my probe does." in words(conditioning)
     assert f"told holds the least of {column}" in words(better)
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory):
+    """Two runs whose test plates no training sample has, one of them conditioned on the plate."""
+    out, evaluate = tmp_path_factory.mktemp("apart"), [*plates_apart.NAMING, of_plate("held")]
+    plate = ccl.condition("column", name="plate")
+    fair = {"objective": "fair_infonce", "condition": plate}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the evaluator .* is left out|the measured samples")
+        for name, parts in (("plain", {}), ("fair", fair)):
+            plates_apart.fit(out / name, "linear", *evaluate, **parts)
+    return {name: ccl.load(out / name) for name in ("plain", "fair")}
+
+
+def test_what_is_held_of_a_column_is_told_where_training_lacks_its_values(apart, tmp_path, undrawn):
+    text = texts(write_report([*apart.values()], tmp_path / "report.html"))
+    assert "of plate as plain: held-plate/top1 is 1.000, against 1.000" in text
+    assert "All hold as much of plate, which may be luck: held-plate/top1 is 1.000." in text
+    assert "holds the least of plate" not in text
+    assert "linear-plate" not in text
+    assert "plate is named right by a linear classifier fitted to others of them" in text
+
+
+def test_what_leaks_is_what_is_held(apart):
+    (panel,) = KeptAndLeaked()(apart).axes
+    assert panel.get_xlabel().startswith("held-plate/top1 (plate leaks →)")
+    lines = [line for line in panel.lines if line.get_marker() != "None"]
+    assert {float(line.get_xdata()[0]) for line in lines} == {1.0}
+
+
+def test_a_number_that_one_run_lacks_is_called_the_least_of_none():
+    plain = configuration("plain", ROSE, color=0.9)
+    told = configuration("told", ROSE)
+    assert "least of color" not in words(answers([plain, told])[2])
 
 
 def test_a_condition_without_an_evaluator_is_named():

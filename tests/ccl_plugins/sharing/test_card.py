@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import pytest
 from huggingface_hub import ModelCard
+from support import plates_apart
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.export import describe
@@ -57,6 +59,18 @@ def test_it_says_what_the_data_was(text, small):
     assert "measured on the test split: 16 images" in data
     assert "`label` and `age`" in data
     assert "subset of color_digits" in section(small, "Data")
+
+
+def test_of_classes_that_training_lacks_it_publishes_no_number(tmp_path):
+    evaluate = ["linear", *plates_apart.NAMING, plates_apart.of_plate("held")]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the evaluator .* is left out|the measured samples")
+        run = plates_apart.fit(tmp_path, *evaluate, condition="label", objective="supcon")
+    written = card(shared(run))
+    results = {each.metric_type for each in ModelCard(written).data.eval_results}
+    assert results == {"linear/top1", "held-plate/top1"}
+    assert "linear-plate" not in written
+    assert "named right by a linear classifier fitted to others of them" in written
 
 
 def test_it_says_what_was_done_with_a_condition(text, small):

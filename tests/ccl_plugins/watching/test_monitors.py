@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from pytorch_lightning import Callback
-from support import monitored
+from support import monitored, plates_apart
 from support.monitored import Seen, pipeline, train
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -262,6 +263,34 @@ def test_an_evaluator_that_gives_no_measurements_ends_no_run(tmp_path):
     with pytest.warns(UserWarning, match="the monitor has no number of Pairs: AttributeError"):
         seen, _ = train(tmp_path, monitor=chosen, epochs=1)
     assert "projections/uniformity" in seen.steps[4]
+
+
+def plates_seen(folder, **parts):
+    seen = Seen()
+    composed = plates_apart.pipeline(plates_apart.of_plate("linear"), **parts)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "the evaluator linear|the measured samples are of 2")
+        composed.fit(out=folder, epochs=2, logger=seen, progress=False)
+    assert len(seen.steps) == 1 + ("monitor" in parts)
+    return [{name for name in found if "plate" in name} for found in seen.steps.values()]
+
+
+def test_a_column_whose_groups_are_held_out_is_read_within_the_samples(tmp_path):
+    """A probe of other plates would draw a flat 0."""
+    assert plates_seen(tmp_path / "apart") == [{"held-plate/top1"}]
+    names = plates_seen(tmp_path / "mixed", group=None)
+    assert names == [{"linear-plate/top1", "knn-plate/top1"}]
+
+
+def test_a_chosen_evaluator_without_a_number_is_said_once_for_its_column(tmp_path):
+    chosen = [plates_apart.of_plate("linear"), plates_apart.of_plate("held", probe="knn"), "linear"]
+    monitor = {"every_epochs": 1, "evaluate": chosen}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert plates_seen(tmp_path, monitor=monitor) == [{"held-plate/top1"}] * 2
+    lines = [text for each in said if "monitor has no" in (text := str(each.message))]
+    (line,) = lines
+    assert "no number of LinearProbe: training has no sample of the one class that" in line
 
 
 def test_a_resumed_run_may_be_watched_otherwise(tmp_path):

@@ -1,0 +1,167 @@
+"""What features hold of a column within the measured samples."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.evaluators.columns import (
+    accuracy,
+    held,
+    named,
+    rows_with_classes,
+    several,
+    the,
+    with_numbers,
+)
+from ccl_plugins.evaluators.intervals import over_rows, warn_once
+from ccl_plugins.evaluators.knn import nearest, neighbors
+from ccl_plugins.evaluators.linear import fit_probe, named_by_least_squares, refuse_too_many
+from ccl_plugins.evaluators.regression import explained, ridge_regression
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
+
+Probe = Literal["linear", "least_squares", "knn"]
+"""What is fitted to the samples of the other folds."""
+
+TEMPERATURE = 0.1
+"""Of the votes of neighbors, as in `knn`."""
+
+
+class Held:
+    """What features hold of a column, by a probe that is fitted and tested within the test samples.
+
+    Where whole groups are held out, as plates or patients, training has none of their values: what is
+    fitted to it cannot name them, however clearly the features tell them apart.  Here the test samples are
+    dealt into folds, and those of each are named by a probe that is fitted to all others.  Gives
+    ``"held/top1"``, the fraction of test samples whose class is named; for another column
+    ``"held-<column>/top1"`` if it holds class ids, or ``"held-<column>/r2"``, the explained variance
+    averaged over its entries, if it holds numbers.  Reports judge a column beside the label by it.
+
+    A class of one sample cannot be in two folds: it is left out, and the sentence counts it.  Samples of a
+    group are in several folds: a column whose values are of a few groups each is also read from what tells
+    these groups apart.
+
+    Split: fitted to and measured on the test split, in folds of a fixed shuffle in which classes have equal
+    shares; the training split is not read.  Selection: none, or for numbers and least squares of the
+    penalty, by the samples that the probe is fitted to.
+
+    Args:
+        column: Categorical or continuous column of the metadata; samples without a value are left out, and
+            a warning counts them.
+        probe: ``"linear"``, as in `linear` for class ids and in `regression` for numbers;
+            ``"least_squares"``, which is quick enough to be measured while a run trains; or ``"knn"``.
+        folds: 2 or more; as many as the largest class has samples, if these are fewer.
+        k: The neighbors of ``"knn"``; all samples of the other folds, if these are fewer.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or of another type,
+            or a feature is not finite.
+        UndefinedMetric: If fewer than two classes have two samples; if there are fewer than three samples
+            with numbers, or an entry of them is constant.
+
+    Source:
+        Stone, Cross-Validatory Choice and Assessment of Statistical Predictions (1974).
+    """
+
+    within = True
+
+    def __init__(
+        self, column: str = "label", probe: Probe = "linear", folds: int = 5, k: int = 20
+    ) -> None:
+        self.column = column
+        self.columns = {column: ("categorical", "continuous")}
+        self.probe = one_of("probe", probe, get_args(Probe))
+        self.folds = whole("folds", folds, 2)
+        self.k = whole("k", k, 1)
+
+    def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
+        """``held/top1``, or ``held-<column>/r2``."""
+        values = torch.as_tensor(test.metadata.get(self.column, torch.zeros(0).long()))
+        return [self._of_numbers(test) if values.is_floating_point() else self._of_classes(test)]
+
+    def _of_classes(self, test: Frozen) -> Measurement:
+        from sklearn.model_selection import StratifiedKFold
+
+        rows, ids = rows_with_classes(test, self.column)
+        _, index, counts = ids.unique(return_inverse=True, return_counts=True)
+        kept = counts[index] > 1
+        left_out = ""
+        if single := int((~kept).sum()):
+            left_out = (
+                f"{single} of {len(ids)} samples are left out, the only ones of their classes"
+            )
+        if not kept.any():
+            raise UndefinedMetric(
+                f"no class of column {self.column!r} has two measured samples: a probe within them is"
+                " undefined"
+            )
+        rows, ids = rows[kept], several(self.column, ids[kept], "a probe within them")
+        if left_out:
+            warn_once(f"column {self.column!r}, within the measured samples: {left_out}")
+        x = test.features[rows].double()
+        if self.probe != "knn":
+            refuse_too_many(x, ids, self.column)
+        predicted = torch.empty_like(ids)
+        for fit, out in _dealt(StratifiedKFold, min(self.folds, int(counts.max())), ids):
+            predicted[out] = self._named(x[fit], ids[fit], x[out])
+        by = {"knn": "a vote of the most similar others"}.get(
+            self.probe, "a linear classifier fitted to others"
+        )
+        with over_rows(rows, len(test.features)):
+            found = accuracy("held", self.column, predicted == ids, ids, f"{by} of them")
+        return replace(found, sentence="; ".join(filter(None, (found.sentence, left_out))))
+
+    def _named(self, x: Tensor, ids: Tensor, x_test: Tensor) -> Tensor:
+        """The classes of the samples of a fold."""
+        if self.probe == "knn":
+            return nearest(x_test, x, ids, min(self.k, len(x)), TEMPERATURE)
+        if self.probe == "least_squares":
+            return named_by_least_squares(x, ids, x_test)
+        return fit_probe(x, ids, None, 1000, self.column).predict(x_test)
+
+    def _of_numbers(self, test: Frozen) -> Measurement:
+        from sklearn.model_selection import KFold
+
+        x, values = with_numbers(test, self.column)
+        if len(values) < 3:
+            raise UndefinedMetric(
+                f"column {self.column!r} has {len(values)} measured samples: folds need three or more"
+            )
+        for entry in values.T:
+            several(self.column, entry, "r2")
+        predicted = torch.empty_like(values)
+        for fit, out in _dealt(KFold, min(self.folds, len(values)), values[:, 0]):
+            predicted[out] = self._predicted(x[fit], values[fit], x[out])
+        by = {"knn": "the mean of the most similar others"}.get(
+            self.probe, "a linear regression fitted to others"
+        )
+        share = f"the share of the variance of {the(self.column)} in the test samples that"
+        found = explained((predicted - values).square(), values)
+        name = f"{named('held', self.column)}/r2"
+        return held(name, self.column, found, f"{share} {by} of them explains", 0.0)
+
+    def _predicted(self, x: Tensor, values: Tensor, x_test: Tensor) -> Tensor:
+        """(m, c) the numbers of the samples of a fold."""
+        if self.probe == "linear":
+            return ridge_regression(x, values, x_test, reg=None)
+        if self.probe == "least_squares":
+            return ridge_regression(x, values, x_test, reg="gcv")
+        similar, near = neighbors(x_test, x, min(self.k, len(x)))
+        votes = (similar / TEMPERATURE).exp()[..., None]
+        return (votes * values[near]).sum(1) / votes.sum(1)
+
+
+def _dealt(kind: Any, folds: int, ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """The rows to fit to and those to predict, of each fold of a fixed shuffle."""
+    with warnings.catch_warnings():  # a class may have fewer samples than there are folds
+        warnings.filterwarnings("ignore", "The least populated class", UserWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
+        parts = [*kind(folds, shuffle=True, random_state=0).split(ids, ids)]
+    for fit, out in parts:
+        yield torch.from_numpy(fit), torch.from_numpy(out)
