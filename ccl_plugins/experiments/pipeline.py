@@ -29,9 +29,8 @@ from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.learning_rates import LearningRates, find_learning_rate
 from ccl_plugins.experiments.measure import (
     freeze,
-    held_out,
     measure,
-    of_validation,
+    measure_to_choose,
     read_original,
     read_projections,
 )
@@ -540,8 +539,10 @@ class Run:
         """Measure as `evaluate` does, but on a part of the training split; no test sample is measured.
 
         Evaluators are fitted to nine tenths of the training split and measured on the last tenth: every
-        tenth sample in a shuffle that is the same for all runs on a data set.  The network has seen the
-        images of both parts, so that these numbers choose between runs, and are not to be reported.
+        tenth sample in a shuffle that is the same for all runs on a data set, or every tenth of its groups,
+        three or half of them if there are few.  The network has seen the images of both parts, so that
+        these numbers choose between runs, and are not to be reported.  Evaluators that compare with the
+        features before training are left out, and a warning names them.
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
@@ -616,17 +617,14 @@ class Run:
         built = [e for _, e in evaluators] if evaluators else self.recorded.built_evaluators
         projections = read_projections(built)
         train = self._frozen("train", device, projections and validate)
-        if on is not None:
-            test = self._features_of(on("test"), device, projections)
-        elif validate:
-            train, test = held_out(train)
-        else:
-            test = self._frozen("test", device, projections)
-            if read_original(built) and self.layout.original.is_file():
-                kept, _ = read_tensors(self.layout.original)
-                test = replace(test, original=kept["test"])
-        measured = measure(self.recorded, train, test, evaluators=evaluators)
-        return of_validation(measured) if validate else measured
+        if validate:
+            other = None if on is None else self._features_of(on("test"), device, projections)
+            return measure_to_choose(self.recorded, train, other, evaluators=evaluators)
+        test = self._frozen("test", device, projections)
+        if read_original(built) and self.layout.original.is_file():
+            kept, _ = read_tensors(self.layout.original)
+            test = replace(test, original=kept["test"])
+        return measure(self.recorded, train, test, evaluators=evaluators)
 
     def _write(
         self,
