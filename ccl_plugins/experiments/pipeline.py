@@ -44,7 +44,7 @@ from ccl_plugins.experiments.metrics import (
 )
 from ccl_plugins.experiments.modalities import check_towers
 from ccl_plugins.experiments.record import check_plugins, read_json
-from ccl_plugins.experiments.recorded import Recorded
+from ccl_plugins.experiments.recorded import Recorded, lost_objects, refuse_lost, with_objects
 from ccl_plugins.experiments.requirements import check_columns, read_all
 from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
@@ -155,10 +155,12 @@ class Run:
         pipeline: The pipeline that was trained; None: rebuilt from the record, which holds no objects of
             a session.
         splits: The training and the test split; None: read when they are needed.
+        objects: Objects of a session that the run was made with, by their places, as `load` takes them.
 
     Raises:
         FileNotFoundError: If the folder holds no run.
-        InvalidConfig: If its record cannot be read.
+        InvalidConfig: If its record cannot be read, or objects are not those that it names.
+        InvalidParameter: For an object that is not what its kind asks for.
     """
 
     def __init__(
@@ -166,6 +168,7 @@ class Run:
         path: str | Path,
         pipeline: Pipeline | None = None,
         splits: tuple[Any, Any] | None = None,
+        objects: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = Path(path).expanduser()
         self.layout = Layout(self.path)
@@ -180,18 +183,22 @@ class Run:
             self.pipeline = self.recorded = pipeline
         if splits is not None:
             self.splits = splits
+        self._completed = self.record if objects is None else with_objects(self.record, objects)
+        """The record, with the objects that were given."""
 
     @cached_property
     def recorded(self) -> Composition | Recorded:
         """The parts of the pipeline, each read back from the record when it is asked for."""
-        return Recorded(self.record, str(self.layout.record))
+        return Recorded(self._completed, str(self.layout.record))
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The whole pipeline, rebuilt from its record; every plug-in must be there."""
+        """The whole pipeline, rebuilt from its record; every plug-in and object must be there."""
+        where = str(self.layout.record)
         try:
             check_plugins(self.record.get("versions", {}))
-            return Pipeline.from_dict(self.record, where=str(self.layout.record))
+            refuse_lost(lost_objects(self._completed), self._completed, where)
+            return Pipeline.from_dict(self._completed, where=where)
         except engine.RegistryError as error:
             if self._has_backbone():
                 error.add_note(
@@ -673,10 +680,20 @@ def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:
         return None
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | Path, *, objects: Mapping[str, Any] | None = None) -> Run:
     """A run from its folder: `ccl.load("runs/fair").encode(images)`.
+
+    Args:
+        path: The folder.
+        objects: Of a run that was trained with objects of a session, the same objects by their places in
+            the pipeline, as ``{"dataset": my_dataset, "objective.kernel": my_kernel}``; an item of a list
+            by its number (``"evaluate.0"``).  Of a component that was chosen by its class, as
+            ``ccl.local("kernel", Ring, radius=2.0)``, the class: the record has its parameters.  What
+            nothing asks for may be left out.
 
     Raises:
         FileNotFoundError: If the folder holds no run.
+        InvalidConfig: For a place without such an object, and for an object of another class.
+        InvalidParameter: For an object that is not what its kind asks for.
     """
-    return Run(path)
+    return Run(path, objects=objects)
