@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.cli.commands import (
+    FORMAT,
     Command,
     Failed,
     Mistake,
@@ -78,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
             files.append(write_report(done, sweep.out / "report.html"))
         else:
             _tell(f"{len(done)} runs: their report takes minutes: ccl report {sweep.out}/cells/*")
-    print(_table(sweep, cells, files, notes))
+    print(_table(sweep, cells, files, notes).written(options.format))
     if isinstance(stopped, RunInterrupted):
         print("ccl: stopped; --resume goes on with this sweep", file=sys.stderr)
         return 130
@@ -199,4 +200,5 @@ COMMAND = Command(
     values_set("base", "dataset.root=mnist"),
     argument("--resume", action="store_true", help="go on with a sweep that was stopped"),
     argument("--quiet", action="store_true", help="no progress bars"),
+    FORMAT,
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.cli.batch import attempt, compared
 from ccl_plugins.cli.commands import (
+    FORMAT,
     Command,
     Failed,
     Mistake,
@@ -109,7 +110,7 @@ def _run(options: argparse.Namespace) -> int:
             stopped = error
             break
     if is_first():
-        print(compared(results))
+        print(compared(results).written(options.format))
     if isinstance(stopped, RunInterrupted):
         if is_first():
             print(f"ccl: {stopped}", file=sys.stderr)
@@ -314,6 +315,7 @@ COMMAND = Command(
         "--detect-anomaly", action="store_const", const=True, help="look for NaN in every step"
     ),
     argument("--quiet", action="store_true", help="no progress bar"),
+    FORMAT,
     argument(
         "--launcher",
         choices=("local", "slurm"),
