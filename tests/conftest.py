@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import sys
+import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
 from typing import Any
@@ -46,6 +48,17 @@ def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> InstalledPlug
         root = root.parent  # of all processes
     (root / "plugins").mkdir(exist_ok=True)
     return InstalledPlugins(root / "plugins")
+
+
+@pytest.fixture
+def printed_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warnings are printed as outside of pytest, which would record them, and are no errors."""
+
+    def show(message: Any, category: Any, file: str, line: int, *_: Any) -> None:
+        sys.stderr.write(warnings.formatwarning(message, category, file, line))
+
+    warnings.simplefilter("default")  # pytest brings its own back after the test
+    monkeypatch.setattr(warnings, "showwarning", show)
 
 
 @pytest.fixture

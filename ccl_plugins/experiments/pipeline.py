@@ -95,9 +95,9 @@ class Pipeline(Composition):
             RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
             RunInterrupted: If training was stopped before its end.
         """
-        pipeline = self.with_settings(**settings)
-        with one_line_warnings():
-            checked = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
+        pipeline, folder = self.with_settings(**settings), Path(out).expanduser()
+        with one_line_warnings(folder):
+            checked = check(pipeline, folder, resume=resume, overwrite=overwrite)
             prepared = prepare(checked, callbacks, logger)
             train(prepared, progress=progress)
         return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
@@ -621,17 +621,18 @@ class Run:
     ) -> dict[str, Measurement]:
         if evaluators is None and not self.recorded.built_evaluators:
             return {}
-        built = [e for _, e in evaluators] if evaluators else self.recorded.built_evaluators
-        projections = read_projections(built)
-        train = self._frozen("train", device, projections and validate)
-        if validate:
-            other = None if on is None else self._features_of(on("test"), device, projections)
-            return measure_to_choose(self.recorded, train, other, evaluators=evaluators)
-        test = self._frozen("test", device, projections)
-        if read_original(built) and self.layout.original.is_file():
-            kept, _ = read_tensors(self.layout.original)
-            test = replace(test, original=kept["test"])
-        return measure(self.recorded, train, test, evaluators=evaluators)
+        with one_line_warnings(self.path, anew=False):
+            built = [e for _, e in evaluators] if evaluators else self.recorded.built_evaluators
+            projections = read_projections(built)
+            train = self._frozen("train", device, projections and validate)
+            if validate:
+                other = None if on is None else self._features_of(on("test"), device, projections)
+                return measure_to_choose(self.recorded, train, other, evaluators=evaluators)
+            test = self._frozen("test", device, projections)
+            if read_original(built) and self.layout.original.is_file():
+                kept, _ = read_tensors(self.layout.original)
+                test = replace(test, original=kept["test"])
+            return measure(self.recorded, train, test, evaluators=evaluators)
 
     def _write(
         self,
