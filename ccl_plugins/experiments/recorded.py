@@ -221,6 +221,10 @@ def with_objects(record: Mapping[str, Any], objects: Mapping[str, Any]) -> dict[
     def put(place: str, table: dict[str, Any]) -> Any:
         if place not in given:
             return table
+        if isinstance(given[place], type) and (inner := _lost({**table, "use": None}, place)):
+            raise engine.InvalidConfig(
+                f"objects: {place}: the class takes {', '.join(inner)}: give it too"
+            )
         return _choice(given[place], table, tables[place], f"objects: {place}")
 
     return _each_component(record, put)

@@ -12,7 +12,7 @@ import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.datasets.annotated import Annotated
 from ccl_plugins.experiments.train import check_installed
-from ccl_plugins.protocols import Measurement
+from ccl_plugins.protocols import Kernel, Measurement
 from ccl_plugins.training.same_data import OtherData
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
@@ -250,3 +250,31 @@ def test_several_conditions_have_their_names_as_places(tmp_path):
     given = {"conditions.age": Ages(), "objective.kernel": Ring()}
     given |= {"dataset": MyData(), "backbone": Net()}
     assert ccl.load(tmp_path, objects=given).pipeline.to_dict() == pipeline.to_dict()
+
+
+class Both:
+    """A kernel of two.
+
+    Args:
+        one: A kernel.
+    """
+
+    positive_definite = True
+
+    def __init__(self, one: Kernel) -> None:
+        self.one = one
+
+    def __call__(self, a, b):
+        return self.one(a, b)
+
+
+def test_objects_inside_of_others_are_given_with_them(tmp_path):
+    kernel = ccl.local("kernel", Both, one=ccl.local("kernel", Ring, radius=2.0))
+    pipeline = compose(objective=ccl.objective("soft_infonce", kernel=kernel))
+    (tmp_path / "pipeline.json").write_text(json.dumps(pipeline.to_dict()))
+    given = objects(**{"objective.kernel": Both})
+    with pytest.raises(ccl.InvalidConfig, match=r"the class takes objective\.kernel\.one: give it"):
+        ccl.load(tmp_path, objects=given)
+    again = ccl.load(tmp_path, objects={**given, "objective.kernel.one": Ring}).pipeline
+    assert again.to_dict() == pipeline.to_dict()
+    assert again.choices["objective"].build().kernel.one.radius == 2.0
