@@ -15,7 +15,7 @@ chosen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
@@ -48,6 +48,7 @@ __all__ = [
     "RegistryError",
     "Run",
     "UnknownComponent",
+    "compare",
     "create",
     "hookimpl",
     "info",
@@ -115,6 +116,23 @@ def create(kind: str, name: str, /, **params: Any) -> Any:
         RegistryError: For an unknown component, or parameters that it does not take.
     """
     return _registry().create(kind, name, **params)
+
+
+def compare(runs: Iterable[Run]) -> TextTable:
+    """The results of runs in one table, as `ccl evaluate` prints it; nothing is measured.
+
+    It prints as text; its ``markdown()``, ``latex()`` and ``json()`` are for papers and programs.
+
+    Args:
+        runs: Runs, as ``map(ccl.load, paths)``; those that differ in the seed alone share a row.
+
+    Raises:
+        FileNotFoundError: For a run without weights.
+    """
+    from ccl_plugins.cli.batch import compared
+    from ccl_plugins.experiments.results import result_of
+
+    return compared(map(result_of, runs))
 
 
 def local(kind: str, value: Any = None, /, **params: Any) -> Any:

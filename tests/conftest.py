@@ -50,6 +50,17 @@ def installed_plugins(tmp_path_factory: pytest.TempPathFactory) -> InstalledPlug
 
 
 @pytest.fixture
+def printed_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warnings are printed as outside of pytest, which would record them, and are no errors."""
+
+    def show(message: Any, category: Any, file: str, line: int, *_: Any) -> None:
+        sys.stderr.write(warnings.formatwarning(message, category, file, line))
+
+    warnings.simplefilter("default")  # pytest brings its own back after the test
+    monkeypatch.setattr(warnings, "showwarning", show)
+
+
+@pytest.fixture
 def in_float64() -> Iterator[None]:
     """For the numbers in lightly's losses that have torch's default type."""
     import torch  # late, for the process that only hands tests to others

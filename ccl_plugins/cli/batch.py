@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins._engine import engine
 from ccl_plugins.cli.commands import Failed, Mistake, argument, message
 from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.files.messages import warnings_of
 from ccl_plugins.kinds import registry
 
 if TYPE_CHECKING:
@@ -61,7 +62,11 @@ def attempt_each(runs: Iterable[str], work: Callable[[Path], object]) -> dict[Pa
     if len(folders) == 1:
         work(folders[0])
         return {folders[0]: ""}
-    return {folder: attempt(str(folder), work, folder) for folder in folders}
+    failed = {}
+    for folder in folders:
+        with warnings_of(str(folder)):
+            failed[folder] = attempt(str(folder), work, folder)
+    return failed
 
 
 def compared(results: Iterable[Result]) -> TextTable:

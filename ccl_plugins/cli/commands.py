@@ -79,17 +79,27 @@ def values_set(of: str, example: str) -> Argument:
 
 
 JSON = argument("--json", action="store_true", help="print JSON")
+FORMATS = ("text", "markdown", "latex")
+FORMAT = argument(
+    "--format",
+    choices=FORMATS,
+    default="text",
+    help="how the table is printed (default: %(default)s)",
+)
 KIND_NAMES = ", ".join(kind.name for kind in KINDS)
 
 
 def show(options: argparse.Namespace, work: Callable[[], Any]) -> Any:
-    """Print what ``work`` returns, as JSON if ``--json`` is given, and return it.
+    """Print what ``work`` returns, as ``--json`` or ``--format`` says, and return it.
 
     The standard output has nothing else: what components print meanwhile goes to the standard error.
     """
+    form = getattr(options, "format", "text")
+    if options.json and form != "text":
+        raise Mistake(f"--json and --format {form}: give one of them")
     with redirect_stdout(sys.stderr), _descriptor_redirected():
         result = work()
-    print(result.json() if options.json else result)
+    print(result.json() if options.json else result if form == "text" else result.written(form))
     return result
 
 

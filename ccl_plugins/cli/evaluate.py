@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccl_plugins.cli.batch import RUNS, attempt_each, compared
-from ccl_plugins.cli.commands import JSON, Command, reporting_mistakes, show
+from ccl_plugins.cli.commands import FORMAT, JSON, Command, reporting_mistakes, show
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
@@ -42,6 +42,7 @@ COMMAND = Command(
     _run,
     "ccl evaluate runs/color_digits_fair",
     RUNS,
+    FORMAT,
     JSON,
 )
 

@@ -7,7 +7,15 @@ import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.cli.commands import JSON, Command, Mistake, argument, reporting_mistakes, show
+from ccl_plugins.cli.commands import (
+    FORMAT,
+    JSON,
+    Command,
+    Mistake,
+    argument,
+    reporting_mistakes,
+    show,
+)
 from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
@@ -30,6 +38,7 @@ COMMAND = Command(
     ),
     argument("--on", metavar="NAME", help="the condition whose parameter it is"),
     argument("--plot", metavar="FILE.png", help="draw the values into this file"),
+    FORMAT,
     JSON,
 )
 

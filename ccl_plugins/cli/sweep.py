@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins._engine import engine
 from ccl_plugins.cli.commands import (
+    FORMAT,
     Command,
     Failed,
     Mistake,
@@ -52,8 +54,8 @@ def _run(options: argparse.Namespace) -> int:
             sweep = replace(sweep, out=Path(options.out).expanduser())
     with reporting_mistakes(options.file):
         sweep.check()
+        notes = sweep.remarks()
         sweeps.begin(sweep, resume=options.resume)
-        notes = [] if sweep.validation else [*sweep.associated()]
     for note in notes:
         _tell(note)
     stopped: BaseException | None = None
@@ -77,7 +79,7 @@ def _run(options: argparse.Namespace) -> int:
             files.append(write_report(done, sweep.out / "report.html"))
         else:
             _tell(f"{len(done)} runs: their report takes minutes: ccl report {sweep.out}/cells/*")
-    print(_table(sweep, cells, files, notes))
+    print(_table(sweep, cells, files, notes).written(options.format))
     if isinstance(stopped, RunInterrupted):
         print("ccl: stopped; --resume goes on with this sweep", file=sys.stderr)
         return 130
@@ -132,13 +134,13 @@ def _table(
     part = "a part of the training split" if sweep.validation is None else own
     sizes = {each.samples for each in cells if each.samples}
     of = f" of {', '.join(map(str, sorted(sizes)))} samples" if sizes else ""
+    rows = configurations(sweep, cells)
     notes = [
         f"{sweep.metric}: the rows are ordered by validation, {part}{of}",
+        *_uncertain(rows, cells),
         *notes,
         f"{done} of {len(cells)} cells done; written to {', '.join(map(str, files))}",
     ]
-
-    rows = configurations(sweep, cells)
 
     def columns(row: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -154,6 +156,21 @@ def _table(
         }
 
     return TextTable(rows, notes, columns)
+
+
+def _uncertain(rows: Sequence[Mapping[str, Any]], cells: Iterable[Cell]) -> Iterator[str]:
+    """What the order of the configurations does not tell."""
+    first, *others = rows or [{}]
+    if first.get("interval"):
+        low, high = first["interval"]
+        near = [row["values"] for row in others if low <= (row["validation"] or math.nan) <= high]
+        if near:
+            which = "1 other lies" if len(near) == 1 else f"{len(near)} others lie"
+            yield f"{which} within the interval of the first: these samples hardly tell them apart"
+    done = [each for each in cells if each.state == "done"]
+    names = {name: None for each in done for name in each.test if name not in each.validation}
+    if names:
+        yield f"{', '.join(names)}: no number where cells are chosen, so that none is chosen by it"
 
 
 def _jobs(text: str) -> int:
@@ -183,4 +200,5 @@ COMMAND = Command(
     values_set("base", "dataset.root=mnist"),
     argument("--resume", action="store_true", help="go on with a sweep that was stopped"),
     argument("--quiet", action="store_true", help="no progress bars"),
+    FORMAT,
 )

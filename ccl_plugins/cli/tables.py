@@ -1,8 +1,9 @@
-"""Text tables: aligned text, HTML in a notebook, JSON for other programs."""
+"""Tables: aligned text, Markdown, LaTeX, HTML in a notebook, JSON for other programs."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ class TextTable(list[dict[str, Any]]):
         rows: The rows.
         notes: Lines printed below the table.
         columns: What is printed of a row, if not all; JSON has the whole row.
+
+    ``markdown()`` and ``latex()`` have the same cells as ``str()``.
     """
 
     def __init__(
@@ -30,13 +33,18 @@ class TextTable(list[dict[str, Any]]):
 
     @property
     def _cells(self) -> list[list[str]]:
-        """The heading and the rows, without empty columns."""
+        """The names of the columns and the rows, without empty columns."""
         rows = [self.columns(row) for row in self]
         names = [n for n in (rows[0] if rows else ()) if any(_text(r[n]) for r in rows)]
-        return [[n.upper() for n in names], *([_text(row[n]) for n in names] for row in rows)]
+        return [names, *([_text(row[n]) for n in names] for row in rows)]
+
+    @property
+    def _in_capitals(self) -> list[list[str]]:
+        names, *rows = self._cells
+        return [[name.upper() for name in names], *rows]
 
     def __str__(self) -> str:
-        cells = self._cells
+        cells = self._in_capitals
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = [
             "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
@@ -51,7 +59,7 @@ class TextTable(list[dict[str, Any]]):
 
         head, *body = (
             "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in row)
-            for tag, row in zip(["th"] + ["td"] * len(self), self._cells, strict=True)
+            for tag, row in zip(["th"] + ["td"] * len(self), self._in_capitals, strict=True)
         )
         rows = "".join(f"<tr>{row}</tr>" for row in body)
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
@@ -60,6 +68,62 @@ class TextTable(list[dict[str, Any]]):
     def json(self) -> str:
         """The rows as a JSON array."""
         return json.dumps(self, indent=2)
+
+    def markdown(self) -> str:
+        """The table as GitHub and most others read it, with the notes as paragraphs below."""
+        notes = [_markdown(note) for note in self.notes if note]
+        if not self:
+            return "\n\n".join(["(none)", *notes])
+        names, *rows = ([_markdown(cell) for cell in row] for row in self._cells)
+        rule = ["---:" if numbers else "---" for numbers in self._numbers()]
+        lines = "\n".join(f"| {' | '.join(row)} |" for row in (names, rule, *rows))
+        return "\n\n".join([lines, *notes])
+
+    def latex(self) -> str:
+        """The table as a ``tabular`` with the rules of the package booktabs; the notes are comments."""
+        notes = [f"% {note}" for note in self.notes if note]
+        if not self:
+            return "\n".join(["% (none)", *notes])
+        names, *rows = (f"{' & '.join(map(_latex, row))} \\\\" for row in self._cells)
+        kinds = "".join("r" if numbers else "l" for numbers in self._numbers())
+        begin = ["% \\usepackage{booktabs}", f"\\begin{{tabular}}{{{kinds}}}", "\\toprule"]
+        end = ["\\bottomrule", "\\end{tabular}"]
+        return "\n".join([*begin, names, "\\midrule", *rows, *end, *notes])
+
+    def written(self, format: str) -> str:
+        """The table as ``"text"``, ``"markdown"`` or ``"latex"``."""
+        return str(self) if format == "text" else str(getattr(self, format)())
+
+    def _numbers(self) -> list[bool]:
+        """Whether each column has numbers alone, with their deviations and intervals."""
+        columns = zip(*self._cells[1:], strict=True)
+        return [all(re.match(r"[-+]?\d|$", cell) for cell in column) for column in columns]
+
+
+def _markdown(text: str) -> str:
+    """A text in which nothing is a mark of Markdown, of a table's cells or of HTML."""
+    return re.sub(r"([\\`*_\[\]<>&|~$])", r"\\\1", text)
+
+
+_IN_LATEX = {
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': "''",  # one mark may be an accent, as in German
+    "[": "{[}",  # a line that ends may have an option
+    "*": "{*}",
+    "±": r"$\pm$",
+}
+
+
+def _latex(text: str) -> str:
+    """A text in which nothing is a command of LaTeX; the minus of a number is one."""
+    escaped = "".join(_IN_LATEX.get(mark, mark) for mark in text)
+    return re.sub(r"(?<![\w.-])-(?=\d)", "$-$", escaped)
 
 
 def _text(value: Any) -> str:

@@ -8,12 +8,14 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.cli.batch import attempt, compared
 from ccl_plugins.cli.commands import (
+    FORMAT,
     Command,
     Failed,
     Mistake,
@@ -23,6 +25,7 @@ from ccl_plugins.cli.commands import (
     values_set,
 )
 from ccl_plugins.cli.evaluate import measured
+from ccl_plugins.files.messages import warnings_of
 from ccl_plugins.kinds import registry
 
 if TYPE_CHECKING:
@@ -95,9 +98,13 @@ def _run(options: argparse.Namespace) -> int:
 
     for i, (job, checked) in enumerate(zip(jobs, ready, strict=True)):
         try:
-            if not is_first():
-                work(i)  # Lightning ends all processes if one of them fails
-            elif reason := attempt(job.file, work, i, passing=passing):
+            with _warnings_of(job, jobs):
+                reason = ""
+                if not is_first():
+                    work(i)  # Lightning ends all processes if one of them fails
+                else:
+                    reason = attempt(job.file, work, i, passing=passing)
+            if reason:
                 results[i] = replace(results[i], state=f"failed: {reason}")
                 if checked.pipeline.settings.processes > 1:
                     break  # the other processes have ended, or wait for this one
@@ -109,7 +116,7 @@ def _run(options: argparse.Namespace) -> int:
             stopped = error
             break
     if is_first():
-        print(compared(results))
+        print(compared(results).written(options.format))
     if isinstance(stopped, RunInterrupted):
         if is_first():
             print(f"ccl: {stopped}", file=sys.stderr)
@@ -117,6 +124,12 @@ def _run(options: argparse.Namespace) -> int:
     if stopped is not None:
         raise stopped
     return int(any(each.state for each in results))
+
+
+def _warnings_of(job: Job, jobs: Sequence[Job]) -> AbstractContextManager[None]:
+    """Name the file of a job in its warnings, if there are several."""
+    several = len({each.file for each in jobs}) > 1
+    return warnings_of(job.file, again=True) if several else nullcontext()
 
 
 def _submit(jobs: Sequence[Job], ready: Sequence[Checked], options: argparse.Namespace) -> int:
@@ -233,7 +246,7 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Checked]:
     for work in (compose, try_out) if len(jobs) > 1 else (compose,):
         for job in jobs:
             try:
-                with reporting_mistakes(job.file):
+                with reporting_mistakes(job.file), _warnings_of(job, jobs):
                     work(job)
             except (Mistake, OSError) as error:
                 if registry().strict or len(jobs) == 1:
@@ -314,6 +327,7 @@ COMMAND = Command(
         "--detect-anomaly", action="store_const", const=True, help="look for NaN in every step"
     ),
     argument("--quiet", action="store_true", help="no progress bar"),
+    FORMAT,
     argument(
         "--launcher",
         choices=("local", "slurm"),

@@ -22,16 +22,21 @@ import torch
 
 from ccl_plugins.experiments.changes import DATA
 from ccl_plugins.experiments.jobs import FOREVER, on_slurm, submitit
+from ccl_plugins.experiments.layout import Layout
+from ccl_plugins.experiments.measure import freeze, measure_to_choose, read_projections
+from ccl_plugins.experiments.metrics import read_measurements
 from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.experiments.record import read_json, write_json
 from ccl_plugins.experiments.results import settings_of
-from ccl_plugins.experiments.sweep import NAME, Range, Sweep, named, text_of
-from ccl_plugins.experiments.train import RunInterrupted, check, prepare, train
+from ccl_plugins.experiments.sweep import NAME, OWN, Range, Sweep, held_rows, named, text_of
+from ccl_plugins.experiments.train import Prepared, RunInterrupted, check, prepare, train
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.fingerprints import other_data
 from ccl_plugins.files.lock import FolderInUse, owning
 from ccl_plugins.files.records import differences
 from ccl_plugins.kinds import registry
+from ccl_plugins.networks.devices import accelerator
+from ccl_plugins.training.randomness import undisturbed
 from ccl_plugins.training.same_data import OtherData
 
 if TYPE_CHECKING:
@@ -312,30 +317,73 @@ def _run_cell(
     pipeline = Pipeline.from_dict(sweep.configuration(cell))
     prepared = prepare(check(pipeline, folder, resume=True), callbacks)
     _refuse_other_data(sweep, prepared.record)
+    own = sweep.own_validation
+    if own is None:
+        held_rows(prepared.splits[0])
 
     def before(untrained: Mapping[str, Any]) -> None:
-        for name in (sweep.metric, *sweep.subject_to):
-            _of(untrained, name)  # what no evaluator gives is told before the training
+        # What cannot choose is told before the training.
+        wanted = (sweep.metric, *sweep.subject_to)
+        for name in wanted:
+            _of(untrained, name)
+        if _has_chosen(sweep, prepared.record):
+            return
+        chosen_by = _measured_to_choose(prepared, own)
+        for name in wanted:
+            if name not in chosen_by:
+                raise ValueError(
+                    f"{name!r} has no number where cells are chosen, as a warning says: choose by"
+                    f" {' or '.join(chosen_by) or 'another evaluator'}, or by {OWN}"
+                )
 
     train(prepared, progress=progress, before=before)
     run = Run(folder, pipeline, prepared.splits)
-    metrics = run.validate(on=sweep.own_validation)
+    metrics = run.validate(on=own)
     run.evaluate()
     return metrics
 
 
-def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
-    """Refuse data that another cell with the same data set did not have."""
+def _measured_to_choose(prepared: Prepared, own: Any) -> Mapping[str, Any]:
+    """What is measured where cells are chosen, of the network before training."""
+    pipeline, method = prepared.checked.pipeline, prepared.parts.method
+    splits = [prepared.splits[0], *([] if own is None else [own("test")])]
+    method.to(accelerator())
+    try:
+        with undisturbed():
+            projections = read_projections(pipeline.built_evaluators)
+            frozen = freeze(
+                method, pipeline, pipeline.settings.workers, *splits, projections=projections
+            )
+            return measure_to_choose(pipeline, *frozen)
+    finally:
+        method.to("cpu")  # where every run starts
+
+
+def _begun(sweep: Sweep, record: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The folder and the record of each cell that was begun and has this record's data set."""
     for file in sorted(sweep.out.glob("cells/*/pipeline.json")):
         try:
             other = read_json(file)
         except FileNotFoundError:  # another process begins this cell anew
             continue
-        if other.get("dataset") != record["dataset"]:
-            continue
+        if other.get("dataset") == record["dataset"]:
+            yield file.parent, other
+
+
+def _has_chosen(sweep: Sweep, record: Mapping[str, Any]) -> bool:
+    """Whether a cell with a record's data and evaluators was measured where cells are chosen."""
+    return any(
+        other.get("evaluate") == record["evaluate"] and read_measurements(Layout(folder)).validation
+        for folder, other in _begun(sweep, record)
+    )
+
+
+def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
+    """Refuse data that another cell with the same data set did not have."""
+    for folder, other in _begun(sweep, record):
         if changed := other_data(other.get(DATA, {}), record[DATA]):
             raise OtherData(
-                f"the data is not that of cell {file.parent.name}: {'; '.join(changed)}. The cells of a"
+                f"the data is not that of cell {folder.name}: {'; '.join(changed)}. The cells of a"
                 " sweep are compared on one data set: bring that back, or begin a sweep in another folder"
             )
 

@@ -94,7 +94,7 @@ class Composition:
             self.choices["transform"], self.choices["backbone"]
         )
         self.conditions = {
-            name: reg.read("condition", choice, where=_place(name, conditions or {}))
+            name: reg.read("condition", choice, where=condition_place(name, conditions or {}))
             for name, choice in (conditions or {}).items()
         }
         self.settings, self.fit_choices = requirements.fit_settings(fit or {})
@@ -295,5 +295,6 @@ def check_schema(data: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _place(name: str, conditions: Mapping[str, Any]) -> str:
+def condition_place(name: str, conditions: Mapping[str, Any]) -> str:
+    """The place of a condition in a configuration that has these."""
     return "condition" if list(conditions) == ["condition"] else f"conditions.{name}"

@@ -167,10 +167,9 @@ def _told(values: Tensor, label: Tensor, value_type: ValueType) -> float | None:
     return float(between / total) if total > 0 else None
 
 
-def associated(pipeline: Composition) -> Iterator[str]:
-    """A line for each column that a condition reads and that tells much of the label; reads the data."""
-    splits = [pipeline.dataset(name) for name in ("train", "test")]
-    yield from _associated(pipeline, [*_columns(pipeline.dataset.schema(), *splits)])
+def associated(pipeline: Composition, train: Any, test: Any) -> Iterator[str]:
+    """A line for each column that a condition reads and that tells much of the label of two splits."""
+    yield from _associated(pipeline, [*_columns(pipeline.dataset.schema(), train, test)])
 
 
 def _associated(pipeline: Composition, columns: list[dict[str, Any]]) -> Iterator[str]:

@@ -114,18 +114,51 @@ def measure(
     return measured
 
 
-def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
-    """A training split in two: for training, and for validation."""
-    rows, held = validation_rows(len(train.features), train.groups)
-    return train.take(rows), train.take(held)
+def measure_to_choose(
+    pipeline: Composition | Recorded,
+    train: Frozen,
+    on: Frozen | None = None,
+    *,
+    evaluators: Iterable[tuple[Any, Any]] | None = None,
+) -> dict[str, Measurement]:
+    """What evaluators measure of the validation part of a training split, or of other data.
 
+    Args:
+        pipeline: The pipeline, or what is read back of it.
+        train: The whole training split.
+        on: Other data to choose by, with evaluators fitted to the whole training split.
+        evaluators: The choice of each with what it built; None: the pipeline's.
 
-def of_validation(measured: Mapping[str, Measurement]) -> dict[str, Measurement]:
-    """Measurements of the validation part, whose sentences name its samples and not those of the test."""
+    Raises:
+        ValueError: As `measure`, and for a training split without a validation part.
+
+    Warns:
+        UserWarning: As `measure`, and for an evaluator that reads the features before training.
+    """
+    if evaluators is None:
+        evaluators = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
+    able = []
+    for choice, evaluator in evaluators:
+        if trait(evaluator, "reads_original"):
+            warnings.warn(
+                f"the evaluator {choice!r} is left out where runs are chosen: it reads the features before"
+                " training, which a run keeps of its test split alone",
+                stacklevel=2,
+            )
+        else:
+            able.append((choice, evaluator))
+    known, seen = held_out(train) if on is None else (train, on)
+    measured = measure(pipeline, known, seen, evaluators=able)
     return {
         name: replace(each, sentence=each.sentence.replace("test samples", "validation samples"))
         for name, each in measured.items()
     }
+
+
+def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
+    """A training split in two: for training, and for validation."""
+    rows, held = validation_rows(len(train.features), train.groups)
+    return train.take(rows), train.take(held)
 
 
 def role_of(column: str | None, conditions: Mapping[str, Any]) -> Role | None:

@@ -29,9 +29,8 @@ from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.learning_rates import LearningRates, find_learning_rate
 from ccl_plugins.experiments.measure import (
     freeze,
-    held_out,
     measure,
-    of_validation,
+    measure_to_choose,
     read_original,
     read_projections,
 )
@@ -45,7 +44,7 @@ from ccl_plugins.experiments.metrics import (
 )
 from ccl_plugins.experiments.modalities import check_towers
 from ccl_plugins.experiments.record import check_plugins, read_json
-from ccl_plugins.experiments.recorded import Recorded
+from ccl_plugins.experiments.recorded import Recorded, lost_objects, refuse_lost, with_objects
 from ccl_plugins.experiments.requirements import check_columns, read_all
 from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
@@ -96,9 +95,9 @@ class Pipeline(Composition):
             RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
             RunInterrupted: If training was stopped before its end.
         """
-        pipeline = self.with_settings(**settings)
-        with one_line_warnings():
-            checked = check(pipeline, Path(out).expanduser(), resume=resume, overwrite=overwrite)
+        pipeline, folder = self.with_settings(**settings), Path(out).expanduser()
+        with one_line_warnings(folder):
+            checked = check(pipeline, folder, resume=resume, overwrite=overwrite)
             prepared = prepare(checked, callbacks, logger)
             train(prepared, progress=progress)
         return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
@@ -156,10 +155,12 @@ class Run:
         pipeline: The pipeline that was trained; None: rebuilt from the record, which holds no objects of
             a session.
         splits: The training and the test split; None: read when they are needed.
+        objects: Objects of a session that the run was made with, by their places, as `load` takes them.
 
     Raises:
         FileNotFoundError: If the folder holds no run.
-        InvalidConfig: If its record cannot be read.
+        InvalidConfig: If its record cannot be read, or objects are not those that it names.
+        InvalidParameter: For an object that is not what its kind asks for.
     """
 
     def __init__(
@@ -167,6 +168,7 @@ class Run:
         path: str | Path,
         pipeline: Pipeline | None = None,
         splits: tuple[Any, Any] | None = None,
+        objects: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = Path(path).expanduser()
         self.layout = Layout(self.path)
@@ -181,18 +183,22 @@ class Run:
             self.pipeline = self.recorded = pipeline
         if splits is not None:
             self.splits = splits
+        self._completed = self.record if objects is None else with_objects(self.record, objects)
+        """The record, with the objects that were given."""
 
     @cached_property
     def recorded(self) -> Composition | Recorded:
         """The parts of the pipeline, each read back from the record when it is asked for."""
-        return Recorded(self.record, str(self.layout.record))
+        return Recorded(self._completed, str(self.layout.record))
 
     @cached_property
     def pipeline(self) -> Pipeline:
-        """The whole pipeline, rebuilt from its record; every plug-in must be there."""
+        """The whole pipeline, rebuilt from its record; every plug-in and object must be there."""
+        where = str(self.layout.record)
         try:
             check_plugins(self.record.get("versions", {}))
-            return Pipeline.from_dict(self.record, where=str(self.layout.record))
+            refuse_lost(lost_objects(self._completed), self._completed, where)
+            return Pipeline.from_dict(self._completed, where=where)
         except engine.RegistryError as error:
             if self._has_backbone():
                 error.add_note(
@@ -540,8 +546,10 @@ class Run:
         """Measure as `evaluate` does, but on a part of the training split; no test sample is measured.
 
         Evaluators are fitted to nine tenths of the training split and measured on the last tenth: every
-        tenth sample in a shuffle that is the same for all runs on a data set.  The network has seen the
-        images of both parts, so that these numbers choose between runs, and are not to be reported.
+        tenth sample in a shuffle that is the same for all runs on a data set, or every tenth of its groups,
+        three or half of them if there are few.  The network has seen the images of both parts, so that
+        these numbers choose between runs, and are not to be reported.  Evaluators that compare with the
+        features before training are left out, and a warning names them.
 
         Args:
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
@@ -613,20 +621,18 @@ class Run:
     ) -> dict[str, Measurement]:
         if evaluators is None and not self.recorded.built_evaluators:
             return {}
-        built = [e for _, e in evaluators] if evaluators else self.recorded.built_evaluators
-        projections = read_projections(built)
-        train = self._frozen("train", device, projections and validate)
-        if on is not None:
-            test = self._features_of(on("test"), device, projections)
-        elif validate:
-            train, test = held_out(train)
-        else:
+        with one_line_warnings(self.path, anew=False):
+            built = [e for _, e in evaluators] if evaluators else self.recorded.built_evaluators
+            projections = read_projections(built)
+            train = self._frozen("train", device, projections and validate)
+            if validate:
+                other = None if on is None else self._features_of(on("test"), device, projections)
+                return measure_to_choose(self.recorded, train, other, evaluators=evaluators)
             test = self._frozen("test", device, projections)
             if read_original(built) and self.layout.original.is_file():
                 kept, _ = read_tensors(self.layout.original)
                 test = replace(test, original=kept["test"])
-        measured = measure(self.recorded, train, test, evaluators=evaluators)
-        return of_validation(measured) if validate else measured
+            return measure(self.recorded, train, test, evaluators=evaluators)
 
     def _write(
         self,
@@ -675,10 +681,20 @@ def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:
         return None
 
 
-def load(path: str | Path) -> Run:
+def load(path: str | Path, *, objects: Mapping[str, Any] | None = None) -> Run:
     """A run from its folder: `ccl.load("runs/fair").encode(images)`.
+
+    Args:
+        path: The folder.
+        objects: Of a run that was trained with objects of a session, the same objects by their places in
+            the pipeline, as ``{"dataset": my_dataset, "objective.kernel": my_kernel}``; an item of a list
+            by its number (``"evaluate.0"``).  Of a component that was chosen by its class, as
+            ``ccl.local("kernel", Ring, radius=2.0)``, the class: the record has its parameters.  What
+            nothing asks for may be left out.
 
     Raises:
         FileNotFoundError: If the folder holds no run.
+        InvalidConfig: For a place without such an object, and for an object of another class.
+        InvalidParameter: For an object that is not what its kind asks for.
     """
-    return Run(path)
+    return Run(path, objects=objects)

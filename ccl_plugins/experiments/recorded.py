@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,8 +15,9 @@ from torch import Tensor
 
 from ccl_plugins._engine import engine
 from ccl_plugins.experiments import requirements
-from ccl_plugins.experiments.composition import SINGLE, check_schema
-from ccl_plugins.experiments.record import check_plugins
+from ccl_plugins.experiments.composition import SINGLE, check_schema, condition_place
+from ccl_plugins.experiments.record import check_plugins, nested
+from ccl_plugins.files.records import differences
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import variables
 from ccl_plugins.transforms.modalities import modality_of_each
@@ -42,8 +46,10 @@ class Recorded:
         """The choice of a component that the record holds at a place.
 
         Raises:
-            RegistryError: For a plug-in that is not installed, and for one that has changed.
+            RegistryError: For a plug-in that is not installed, for one that has changed, and for an object
+                of a session that was not given.
         """
+        refuse_lost(_lost(data, place), self.record, self.where)
         versions = self.record.get("versions", {})
         if isinstance(versions, Mapping):
             named = {*_plugins(data)} - self._checked
@@ -66,7 +72,7 @@ class Recorded:
     def evaluators(self) -> list[engine.Choice]:
         """The choices of evaluators."""
         given = enumerate(self.record["evaluate"])
-        return [self.read("evaluator", each, f"evaluate[{i}]") for i, each in given]
+        return [self.read("evaluator", each, f"evaluate.{i}") for i, each in given]
 
     @cached_property
     def built_evaluators(self) -> list[Any]:
@@ -83,7 +89,8 @@ class Recorded:
         choices = {}
         for name, data in self.record["conditions"].items():
             try:
-                choices[name] = self.read("condition", data, f"conditions.{name}")
+                place = condition_place(name, self.record["conditions"])
+                choices[name] = self.read("condition", data, place)
             except engine.RegistryError as error:
                 _warn_of_condition(name, error)
         return choices
@@ -132,7 +139,7 @@ class Recorded:
             backbone = self.choices["backbone"].build()
             try:
                 supplied = {"backbone": backbone, "modalities": modalities}
-                method = self.choices["method"].build(supplied)
+                method = self._own(self.choices["method"].build(supplied))
                 method.load_state_dict(weights)
             except Exception as error:  # a plug-in that has changed may raise anything
                 reason = engine.one_line(error)
@@ -141,9 +148,17 @@ class Recorded:
                     f" features, evaluate, embed and export: {reason}",
                     stacklevel=4,
                 )
-                method = BackboneAlone(self.choices["backbone"].build(), reason)
+                method = BackboneAlone(self._own(self.choices["backbone"].build()), reason)
                 method.load_backbone(weights)
         return method.eval()
+
+    def _own(self, network: Any) -> Any:
+        """A network whose weights may be set: of an object of the session a copy, so that it stays."""
+        read = nested(
+            [self.choices[kind] for kind in ("backbone", "method") if kind in self.choices]
+        )
+        local = any(each.spec.plugin == engine.LOCAL for each in read)
+        return copy.deepcopy(network) if local else network
 
 
 class _Choices(dict[str, engine.Choice]):
@@ -170,6 +185,161 @@ def _plugins(data: Any) -> Iterator[str]:
         data = [*data.values()]
     for each in data if isinstance(data, list) else ():
         yield from _plugins(each)
+
+
+# Objects of a session: a record has their classes and their places, and not the objects.
+
+
+def with_objects(record: Mapping[str, Any], objects: Mapping[str, Any]) -> dict[str, Any]:
+    """A record in which objects of this session have the places of those that it was made with.
+
+    Args:
+        record: The record of a run.
+        objects: By place, as ``"dataset"``, ``"objective.kernel"`` or ``"evaluate.0"``: the object or, of a
+            component that was chosen by its class with parameters, the class.
+
+    Raises:
+        InvalidConfig: For a place without an object of a session, and for another object than the record
+            names.
+        InvalidParameter: For an object that is not what its kind asks for.
+    """
+    if not isinstance(objects, Mapping) or not all(isinstance(place, str) for place in objects):
+        raise engine.InvalidConfig(
+            'objects must be a mapping of places to objects, as {"dataset": my_dataset}, not'
+            f" {engine.represented(objects)}"
+        )
+    tables: dict[str, dict[str, Any]] = {}
+    _each_component(record, lambda place, table: tables.setdefault(place, table))
+    given = {_place(place, tables): each for place, each in objects.items()}
+    for place in given:
+        if place in tables and not _LOCAL.match(use := tables[place]["use"]):
+            raise engine.InvalidConfig(
+                f"objects: {place} is {use}, which is found by its name: give no object for it"
+            )
+    engine.known_keys(given, [p for p in tables if _LOCAL.match(tables[p]["use"])], "objects")
+
+    def put(place: str, table: dict[str, Any]) -> Any:
+        if place not in given:
+            return table
+        if isinstance(given[place], type) and (inner := _lost({**table, "use": None}, place)):
+            raise engine.InvalidConfig(
+                f"objects: {place}: the class takes {', '.join(inner)}: give it too"
+            )
+        return _choice(given[place], table, tables[place], f"objects: {place}")
+
+    return _each_component(record, put)
+
+
+def refuse_lost(needed: Mapping[str, str], record: Mapping[str, Any], where: str) -> None:
+    """Refuse objects of a session that are missing, by a PluginFailed that says how to give them.
+
+    Args:
+        needed: The missing ones that are asked for, as `lost_objects`.
+        record: The record.
+        where: Its file.
+    """
+    if needed:
+        others = [place for place in lost_objects(record) if place not in needed]
+        raise engine.PluginFailed(
+            "this run was made with objects of a session, which belong to no plug-in: give the same again,"
+            f" as {loading(needed, Path(where).parent)}"
+            + (f"; it also had {', '.join(others)}" if others else "")
+        )
+
+
+def loading(lost: Mapping[str, str], folder: Path) -> str:
+    """The call that loads a run with objects of a session, which are called by their classes there."""
+    given = ", ".join(f'"{place}": {use.rpartition("/")[2]}' for place, use in lost.items())
+    return f'ccl.load("{folder}", objects={{{given}}})'
+
+
+def lost_objects(record: Mapping[str, Any]) -> dict[str, str]:
+    """What a record says of objects of a session that it lacks, by place; what watched it is left out."""
+    return _lost({k: each for k, each in record.items() if k not in ("monitor", "loggers")})
+
+
+_LOCAL = re.compile(rf"\w+:{engine.LOCAL}/")
+"""What the name of an object of a session begins with in a record."""
+
+_PARTS = (*SINGLE, "evaluate", "fit", "monitor", "loggers")
+"""The parts of a record that have components, beside its conditions."""
+
+_See = Callable[[str, dict[str, Any]], Any]
+
+
+def _each_component(record: Mapping[str, Any], see: _See) -> dict[str, Any]:
+    """A record with what ``see(place, table)`` gives for the table of each component, inner ones first."""
+    parts = {part: _seen(record[part], part, see) for part in _PARTS if part in record}
+    conditions = record.get("conditions") or {}
+    named = {n: _seen(c, condition_place(n, conditions), see) for n, c in conditions.items()}
+    return {**record, **parts, "conditions": named}
+
+
+def _seen(data: Any, place: str, see: _See) -> Any:
+    if isinstance(data, Mapping):
+        table = {key: _seen(each, f"{place}.{key}", see) for key, each in data.items()}
+        return see(place, table) if isinstance(table.get("use"), str) else table
+    if isinstance(data, list):
+        return [_seen(each, f"{place}.{i}", see) for i, each in enumerate(data)]
+    return data
+
+
+def _lost(data: Any, place: str = "") -> dict[str, str]:
+    """Objects of a session by their places, in the part of a record at a place, or in a whole record."""
+    found: dict[str, str] = {}
+
+    def note(at: str, table: dict[str, Any]) -> None:
+        if _LOCAL.match(table["use"]):
+            found[at] = table["use"]
+
+    _seen(data, place, note) if place else _each_component(data, note)
+    return found
+
+
+def _place(given: str, known: Container[str]) -> str:
+    """The place that is meant: also ``evaluate[0]``, and the only condition by its whole name."""
+    place = re.sub(r"\[(\d+)\]", r".\1", given)
+    return "condition" if place == "conditions.condition" and place not in known else place
+
+
+def _choice(
+    given: Any, table: Mapping[str, Any], recorded: Mapping[str, Any], where: str
+) -> engine.Choice:
+    """The choice of a given object or class, if it may be what the run was made with.
+
+    Args:
+        given: The object.
+        table: What the record says of it, with choices for inner components.
+        recorded: The same as plain data.
+        where: Its place, for messages.
+    """
+    kind = recorded["use"].partition(":")[0]
+    params = {key: each for key, each in table.items() if key != "use"}
+    is_class = isinstance(given, type)
+    try:
+        reg = registry()
+        choice = reg.local(kind, given, **params) if is_class else reg.read(kind, given)
+    except engine.RegistryError as error:
+        raise type(error)(f"{where}: {error}") from error.__cause__
+    if choice.spec.use != recorded["use"]:
+        raise engine.InvalidConfig(
+            f"{where}: the run was made with {recorded['use']}, and this is {choice.spec.use}"
+        )
+    if is_class and choice.params and not params:
+        raise engine.InvalidConfig(
+            f"{where}: the run was made with an object of {given.__name__}, whose parameters it did not"
+            " record: give the object"
+        )
+    if not is_class and params and not choice.params:
+        raise engine.InvalidConfig(
+            f"{where}: the run chose {recorded['use']} by its class and recorded its parameters: give the"
+            " class"
+        )
+    if not is_class and (changed := [*differences(recorded, choice.record())]):
+        raise engine.InvalidConfig(f"{where}: the run was made with others: {'; '.join(changed)}")
+    if not is_class and not params:
+        choice.build(where=where)  # an object is there already: its members are checked
+    return choice
 
 
 def _warn_of_condition(name: str, error: Exception) -> None:

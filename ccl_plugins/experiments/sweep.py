@@ -10,11 +10,18 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from ccl_plugins._engine import engine
 from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.datasets.splitting import SPLITS
+from ccl_plugins.evaluators.intervals import FEW
 from ccl_plugins.experiments.composition import TABLES, Composition
 from ccl_plugins.experiments.overrides import dotted, override
 from ccl_plugins.kinds import registry
+from ccl_plugins.metadata.groups import groups_of
+from ccl_plugins.metadata.validation import validation_rows
 
 SEARCH = ("trials", "seed", "prune")
 """What a ``[search]`` table has beside keys of the pipeline."""
@@ -152,6 +159,8 @@ class Sweep:
         for cell in cells:
             try:
                 pipeline = Composition.from_dict(self.configuration(cell))
+                if not pipeline.built_evaluators:
+                    raise ValueError("evaluate has no evaluator, by which cells would be chosen")
                 if pipeline.settings.processes > 1:
                     raise ValueError(
                         "a sweep trains each cell in one process: fit.devices and fit.nodes must be 1;"
@@ -160,12 +169,25 @@ class Sweep:
             except (engine.RegistryError, ValueError, TypeError) as error:
                 raise type(error)(f"{named(cell)}: {error}") from error
 
-    def associated(self) -> Iterator[str]:
-        """A line for each condition of the first cell that goes together with the label; reads its data."""
+    def remarks(self) -> list[str]:
+        """What makes the choice between cells uncertain, a line each; reads the data of the first cell.
+
+        That is a validation part of few groups or samples, and each condition that goes together with
+        the label in the training split.
+
+        Raises:
+            ValueError: If the training split has no validation part: it is of one group, or sample.
+        """
         from ccl_plugins.experiments.inspection import associated
 
+        own = self.own_validation
+        if own is not None:
+            split = own("test")
+            return [*_of_few(split, torch.arange(len(split)))]
         first = (self.cells if self.trials is None else self._ends())[0]
-        yield from associated(Composition.from_dict(self.configuration(first)))
+        pipeline = Composition.from_dict(self.configuration(first))
+        train, test = (pipeline.dataset(name) for name in SPLITS)
+        return [*_of_few(train, held_rows(train)), *associated(pipeline, train, test)]
 
     def _ends(self) -> list[dict[str, Any]]:
         """Cells of a search in which each value of a list, and each end of a range, is met."""
@@ -291,6 +313,46 @@ _TABLES = (
     "search",
     "slurm",
 )
+
+
+def held_rows(train: Any) -> Tensor:
+    """The rows of a training split that are its validation part.
+
+    Raises:
+        ValueError: If it has none, as it is of one group, or sample.
+    """
+    try:
+        return validation_rows(len(train), groups_of(train))[1]
+    except ValueError as error:
+        raise ValueError(f"{error}; {OWN} takes its place") from None
+
+
+OWN = "data of your own (validation = {...} of the sweep)"
+"""What cells can be chosen by in place of a part of the training split."""
+
+
+def _of_few(split: Any, rows: Tensor) -> Iterator[str]:
+    """A line if the rows (k,) of a split that cells are chosen by are few groups or samples."""
+    groups = groups_of(split)
+    ids = torch.arange(len(split)) if groups is None else groups
+    count = len(ids[rows].unique())
+    if count >= FEW:
+        return
+    units = "samples" if groups is None else f"groups of {split.group!r}"
+    part = f"{count} of {len(ids.unique())} {units}"
+    if groups is not None:
+        part += f", {len(rows)} of {len(split)} samples"
+    label = torch.as_tensor(split.metadata["label"])
+    if label.ndim == 1 and not label.is_floating_point():
+        classes = len(label.unique())
+        if lacking := classes - len(label[rows].unique()):
+            part += f", without {lacking} of {classes} classes"
+    why = "on one need not be best on another" if count == 1 else "on so few may be so by luck"
+    without = "" if groups is None else f", and fewer than {FEW} groups give no interval"
+    yield (
+        f"cells are chosen by {part}: what is best {why}{without}; a training split of more {units} or"
+        f" {OWN} tells more"
+    )
 
 
 def _bounds(given: Any) -> Mapping[str, Mapping[str, float]]:

@@ -8,40 +8,114 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
 """The variables in which launchers give each process its number."""
 
 
+LOGGED = ("ccl_plugins.evaluators", "ccl_plugins.networks")
+"""Where warnings are logged, and not issued."""
+
+
+class _Lines:
+    """The warnings that were printed, and what each was about."""
+
+    def __init__(self) -> None:
+        self.about, self.again = "", False
+        self._names: dict[str, set[str]] = {}
+        self._printed: dict[str, int] = {}
+
+    def line(self, message: Warning | str, *_: object, **__: object) -> str:
+        """The line of a warning, as `warnings.formatwarning` gives it; empty if it was printed."""
+        text = printable(str(message))
+        names, printed = self._names.setdefault(text, set()), self._printed.setdefault(text, 0)
+        known = self.about in names or (printed and not self.again)
+        names.add(self.about)
+        if known or not is_first_by_launcher():
+            return ""
+        self._printed[text] += 1
+        return f"ccl: warning: {self.about}: {text}\n" if self.about else f"ccl: warning: {text}\n"
+
+    def rest(self) -> str:
+        """A line for each warning that was about more runs than its lines name."""
+        lines = ""
+        for text, names in self._names.items():
+            if more := len(names) - self._printed[text]:
+                lines += f"ccl: warning: {more} more run{'s' * (more > 1)}: {text}\n"
+        return lines if is_first_by_launcher() else ""
+
+
+_printing: _Lines | None = None
+"""What prints warnings now, if anything does."""
+
+_of_runs: dict[Path, _Lines] = {}
+"""What was printed in this process, by the folder of the run that it was about."""
+
+
 @contextmanager
-def one_line_warnings() -> Iterator[None]:
+def one_line_warnings(run: Path | None = None, *, anew: bool = True) -> Iterator[None]:
     """Print a warning as one line without file and source, once, and on the first process alone.
 
-    So are the warnings that evaluators log.  Filters of warnings, and Python's recording of them, work as
-    before.
-    """
-    shown: set[str] = set()
-    former = warnings.formatwarning
+    So are the warnings that are logged.  Filters of warnings, and Python's recording of them, work as
+    before.  Inside of another such context, that one prints.
 
-    def as_line(message: Warning | str, *_: object, **__: object) -> str:
-        text = printable(str(message))
-        if text in shown or not is_first_by_launcher():
-            return ""
-        shown.add(text)
-        return f"ccl: warning: {text}\n"
+    Args:
+        run: The folder of the run that the warnings are about.
+        anew: Whether what this process printed of the run is printed again.
+    """
+    global _printing
+    if _printing is not None:
+        yield
+        return
+    lines = _Lines() if run is None else _of_runs.setdefault(run, _Lines())
+    if run is not None and anew:
+        lines = _of_runs[run] = _Lines()
 
     class Logged(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            sys.stderr.write(as_line(record.getMessage()))
+            sys.stderr.write(lines.line(record.getMessage()))
 
-    logger, handler = logging.getLogger("ccl_plugins.evaluators"), Logged(logging.WARNING)
-    logger.addHandler(handler)
-    warnings.formatwarning = as_line
+    former, handler = warnings.formatwarning, Logged(logging.WARNING)
+    for name in LOGGED:
+        logging.getLogger(name).addHandler(handler)
+    warnings.formatwarning, _printing = lines.line, lines
+    _forget()
     try:
         yield
     finally:
-        warnings.formatwarning = former
-        logger.removeHandler(handler)
+        warnings.formatwarning, _printing = former, None
+        for name in LOGGED:
+            logging.getLogger(name).removeHandler(handler)
+        sys.stderr.write(lines.rest())
+
+
+@contextmanager
+def warnings_of(name: str, *, again: bool = False) -> Iterator[None]:
+    """Begin the lines of warnings with a name, as that of one of several runs.
+
+    One that was printed of another is counted, and the number is printed at the end.
+
+    Args:
+        name: What the warnings are about.
+        again: Whether such a warning is printed again instead.
+    """
+    if (lines := _printing) is None:
+        yield
+        return
+    before = lines.about, lines.again
+    lines.about, lines.again = name, again
+    _forget()
+    try:
+        yield
+    finally:
+        lines.about, lines.again = before
+
+
+def _forget() -> None:
+    """Let Python issue warnings again that it has issued; what was printed is known here."""
+    with warnings.catch_warnings():  # beginning and ending it do so
+        pass
 
 
 def printable(text: str) -> str:

@@ -7,7 +7,10 @@ import torch
 from torch import Tensor
 
 EVERY = 10
-"""One of so many training samples is for validation."""
+"""One of so many training samples, or of their groups, is for validation."""
+
+FEWEST = 3
+"""Groups that are for validation at least, as long as these are no more than half of all."""
 
 
 def validation_rows(n: int, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -18,7 +21,8 @@ def validation_rows(n: int, groups: Tensor | None = None) -> tuple[Tensor, Tenso
 
     Args:
         n: Samples of the training split, 2 or more.
-        groups: (n,) ids of samples that belong together; every tenth of the groups is held out.
+        groups: (n,) ids of samples that belong together; every tenth of the groups is held out, and three
+            or half of them if there are few.
 
     Raises:
         ValueError: For fewer samples, or groups.
@@ -31,7 +35,9 @@ def validation_rows(n: int, groups: Tensor | None = None) -> tuple[Tensor, Tenso
         raise ValueError(f"a validation part needs two training {what} or more, there are {n}")
     # The stream of RandomState is the same in every version of numpy.
     held = np.zeros(n, dtype=bool)
-    held[np.random.RandomState(0).permutation(n)[::EVERY]] = True
+    order = np.random.RandomState(0).permutation(n)
+    few = groups is not None and n <= EVERY * (FEWEST - 1)
+    held[order[: min(FEWEST, n // 2)] if few else order[::EVERY]] = True
     mask = torch.from_numpy(held)
     mask = mask if groups is None else mask[index]
     return (~mask).nonzero().flatten(), mask.nonzero().flatten()

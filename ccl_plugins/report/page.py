@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins._engine import engine
 from ccl_plugins.experiments.as_toml import as_toml
+from ccl_plugins.experiments.recorded import loading, lost_objects
 from ccl_plugins.experiments.results import (
     Result,
     compare,
@@ -170,10 +170,10 @@ def _warnings(shown: Runs, findings: int) -> Iterator[str]:
 def _configurations(shown: Runs) -> Iterator[dict[str, Any]]:
     for each, stem in zip(shown.groups, shown.files(), strict=True):
         text, note = as_toml(each.record), ""
-        if engine.LOCAL in (each.record.get("versions") or ()):
+        if lost := lost_objects(each.record):
             note = (
-                "This run used objects of a session (local/...): it can be rebuilt only where they are"
-                " defined."
+                "This run used objects of a session (local/...): it can be rebuilt only with them, as"
+                f" {loading(lost, each.results[0].path)}."
             )
         yield {
             "label": each.label,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 
 import torch
@@ -96,9 +97,19 @@ def roles(size: int, passes: float, groups: Tensor | None = None) -> tuple[Tenso
     Those that are held out are the split's validation part.  So many are written that the bank is filled
     nine tenths in ``passes`` of the data, 1 or a part of 1.  Samples of one of the ``groups``
     (size,) are held out together.
+
+    Warns:
+        UserWarning: If all samples are of one group: none are written then.
     """
     written, held = (torch.zeros(size, dtype=torch.bool) for _ in range(2))
     if size < 2:
+        return written, held
+    if groups is not None and (groups == groups[0]).all():
+        warnings.warn(
+            f"all {size} training samples are of one group, so that monitors can hold out none of another:"
+            " they measure no features",
+            stacklevel=2,
+        )
         return written, held
     fit, out = validation_rows(size, groups)
     held[out] = True

@@ -51,6 +51,48 @@ def rows(text):
     ]
 
 
+UNDEFINED = ('["knn"]', '["knn", {use = "regression", column = "age"}]')
+"""An evaluator that is left out, with a warning, where the age is constant."""
+
+LEFT_OUT = (
+    "the evaluator regression(column='age', reg=None, eight_bit=None) is left out: column 'age' has"
+)
+
+
+@pytest.fixture
+def _constant_age(in_a_folder_with_data):
+    columns = {"label": torch.arange(8) % 2, "age": torch.ones(8)}
+    save_file({"features": torch.randn(8, 4), **columns}, "test.safetensors")
+
+
+@pytest.mark.usefixtures("printed_warnings", "_constant_age")
+def test_a_warning_is_printed_once_for_each_file_and_counted_for_several_runs(capsys):
+    files = [write(name, UNDEFINED) for name in ("a", "b")]
+    assert train(*files) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line.partition(LEFT_OUT)[0] for line in said] == [
+        "ccl: warning: a.toml: ",
+        "ccl: warning: b.toml: ",
+    ]
+    assert main(["evaluate", "runs/a", "runs/b"]) == 0
+    first, others = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"ccl: warning: runs/a: {LEFT_OUT}")
+    assert others.startswith(f"ccl: warning: 1 more run: {LEFT_OUT}")
+    assert train("a.toml", "--seeds", "0,1", "--out", "seeds") == 0
+    (only,) = capsys.readouterr().err.splitlines()
+    assert only.startswith(f"ccl: warning: {LEFT_OUT}")
+
+
+@pytest.mark.usefixtures("printed_warnings", "_constant_age")
+def test_python_prints_a_warning_of_a_run_once(capsys):
+    run = ccl.Pipeline.from_toml(write("a", UNDEFINED)).fit(out="run", progress=False)
+    run.evaluate()
+    run.evaluate()
+    run.measure({"use": "regression", "column": "age"})
+    (only,) = capsys.readouterr().err.splitlines()
+    assert only.startswith(f"ccl: warning: {LEFT_OUT}")
+
+
 class Fails(InfoNCE):
     """Fails in a training step.
 

@@ -478,6 +478,7 @@ def test_a_search_stops_a_cell_that_is_behind():
         (('metric = "knn/top1"', 'direction = "up"'), "direction must be"),
         (('"fit.seed" = [0, 1]', '"fit.seed" = [0, 1]\n[search]\ntrials = 2'), "one of the tables"),
         (('"fit.seed" = [0, 1]', '"fit.devices" = [1, 2]'), "each cell in one process"),
+        (('"fit.seed" = [0, 1]', '"evaluate" = [[]]'), "evaluate has no evaluator, by which cells"),
     ],
 )
 def test_a_sweep_that_cannot_be_tried_is_refused_before_any_cell_is_trained(
@@ -821,3 +822,115 @@ def test_a_condition_that_goes_together_with_the_label_is_said_before_a_sweep(ca
     out, err = capsys.readouterr()
     for text in (out, err):
         assert "the condition 'site' and the label go together (100%)" in text
+
+
+def with_plates(count, *evaluators):
+    """Data of a few plates, as a base whose samples belong together; the test split has three more."""
+    evaluate = ", ".join(evaluators or ['"knn"'])
+    base = TOML.replace('test.safetensors"}', 'test.safetensors", group = "plate"}')
+    Path("base.toml").write_text(base.replace('["knn"]', f"[{evaluate}]"))
+    for split, plates in (("train", range(count)), ("test", range(count, count + 3))):
+        plate = torch.tensor(plates).repeat_interleave(24)
+        columns = {"label": torch.arange(len(plate)) % 2, "plate": plate, "age": plate.float()}
+        save_file({"features": torch.randn(len(plate), 4), **columns}, f"{split}.safetensors")
+
+
+ONE = (("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+"""The changes that leave one cell."""
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (
+            2,
+            "cells are chosen by 1 of 2 groups of 'plate', 24 of 48 samples: what is best on one need",
+        ),
+        (
+            6,
+            "cells are chosen by 3 of 6 groups of 'plate', 72 of 144 samples: what is best on so few",
+        ),
+        (91, None),
+    ],
+)
+def test_a_sweep_says_if_it_chooses_by_few_groups(count, said):
+    with_plates(count)
+    sweep = Sweep.from_toml(write(GRID))
+    lines = sweep.remarks()
+    assert len(lines) == (said is not None)
+    if said:
+        assert lines[0].startswith(said)
+        assert "fewer than 10 groups give no interval; a training split of more groups" in lines[0]
+        assert "or data of your own (validation = {...} of the sweep)" in lines[0]
+    own = {**sweep.tables["dataset"], "train": "train.safetensors"}
+    (line,) = Sweep.from_dict({**sweep.to_dict(), "validation": own}, sweep.out).remarks()
+    assert "cells are chosen by 3 of 3 groups of 'plate', 72 of 72 samples" in line
+
+
+def test_a_sweep_says_which_classes_its_few_groups_lack():
+    with_plates(4)
+    plate = torch.arange(4).repeat_interleave(8)
+    columns = {"label": plate, "plate": plate.clone(), "age": plate.float()}
+    save_file({"features": torch.randn(32, 4), **columns}, "train.safetensors")
+    assert "16 of 32 samples, without 2 of 4 classes" in Sweep.from_toml(write(GRID)).remarks()[0]
+
+
+def test_a_sweep_without_a_validation_part_is_refused_before_any_cell_is_trained(capsys):
+    with_plates(1)
+    write(GRID)
+    assert run() == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "needs two training groups of samples or more, there are 1; data of your own" in line
+    assert not Path("out").exists()
+
+
+@pytest.mark.filterwarnings("ignore:the measured samples are of")
+@pytest.mark.filterwarnings("ignore:the evaluator regression.* is left out")
+@pytest.mark.filterwarnings("ignore:the evaluator cka.* is left out where runs are chosen")
+@pytest.mark.parametrize("metric", ["features/cka", "age/r2"])
+def test_a_metric_that_cannot_choose_is_told_before_training(metric, capsys):
+    """One compares with the network before training; the other is constant on one plate."""
+    with_plates(2, '"knn"', '"cka"', '{use = "regression", column = "age"}')
+    write(GRID, ('"knn/top1"', f'"{metric}"'), *ONE)
+    assert run() == 1
+    assert (
+        f"'{metric}' has no number where cells are chosen, as a warning says: choose by knn/top1"
+        in (capsys.readouterr().err)
+    )
+    assert not list(Path("out").rglob("*.ckpt"))
+    write(
+        GRID,
+        ("[grid]", f'subject_to = {{"{metric}" = {{least = 0.5}}}}\n[grid]'),
+        *ONE,
+        name="b.toml",
+    )
+    assert main(["sweep", "b.toml", "--quiet", "--out", "bounded"]) == 1
+    assert f"'{metric}' has no number where cells are chosen" in capsys.readouterr().err
+
+
+def test_an_evaluator_that_cannot_choose_is_named_and_the_sweep_goes_on(capsys):
+    Path("base.toml").write_text(TOML.replace('["knn"]', '["knn", "cka"]'))
+    write(GRID, *ONE)
+    with pytest.warns(
+        UserWarning, match="evaluator cka.* left out where runs are chosen: it reads"
+    ):
+        assert run() == 0
+    assert "features/cka: no number where cells are chosen" in capsys.readouterr().out
+    (row,) = table()
+    assert row["test/features/cka"]
+    assert "validation/features/cka" not in row
+
+
+@pytest.mark.parametrize(("third", "said"), [(0.7, "1 other lies"), (0.82, "2 others lie")])
+def test_configurations_that_the_interval_of_the_first_does_not_tell_apart_are_counted(third, said):
+    sweep = Sweep.from_toml(write(GRID))
+
+    def cell(temperature, found):
+        metrics = {"knn/top1": found}
+        values = {"objective.temperature": temperature, "fit.seed": 0}
+        interval = (found - 0.1, found + 0.1)
+        return sweeps.Cell("", values, "done", {}, metrics, metrics, interval, 144)
+
+    cells = [cell(0.1, 0.85), cell(0.5, 0.9), cell(0.9, third)]
+    assert f"{said} within the interval of the first" in str(_table(sweep, cells, [], []))
+    assert "within the interval" not in str(_table(sweep, cells[:1], [], []))

@@ -3,10 +3,11 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
+from pathlib import Path
 
 import pytest
 
-from ccl_plugins.files.messages import RANKS, one_line_warnings
+from ccl_plugins.files.messages import RANKS, one_line_warnings, warnings_of
 
 
 @pytest.fixture(autouse=True)
@@ -18,6 +19,10 @@ def _alone(monkeypatch):
 def warn(text):
     """As Python does with a warning; pytest would record it."""
     sys.stderr.write(warnings.formatwarning(UserWarning(text), UserWarning, "file.py", 7))
+
+
+def issue(text):
+    warnings.warn(text, stacklevel=1)
 
 
 def test_a_warning_is_one_line_without_internals_once_per_run(capsys):
@@ -35,8 +40,54 @@ def test_what_an_evaluator_logs_is_one_line_once_per_run(capsys):
     with one_line_warnings():
         for _ in range(2):
             logging.getLogger("ccl_plugins.evaluators.columns").warning("missing in %d", 3)
-    assert capsys.readouterr().err == "ccl: warning: missing in 3\n"
+            logging.getLogger("ccl_plugins.networks.timm_models").warning("downloaded")
+    lines = "ccl: warning: missing in 3\nccl: warning: downloaded\n"
+    assert capsys.readouterr().err == lines
     assert logging.getLogger("ccl_plugins.evaluators").handlers == []
+
+
+def test_a_warning_is_printed_once_whatever_python_has_forgotten(printed_warnings, capsys):
+    with one_line_warnings():
+        for _ in range(20):
+            issue("again")
+            with warnings.catch_warnings(), one_line_warnings():
+                issue("again")
+    assert capsys.readouterr().err == "ccl: warning: again\n"
+
+
+def test_each_of_several_files_keeps_its_warning(printed_warnings, capsys):
+    with one_line_warnings():
+        for _ in range(3):
+            for file in ("a.toml", "b.toml"):
+                with warnings_of(file, again=True):
+                    issue("few groups")
+        issue("of neither")
+    lines = ("a.toml: few groups", "b.toml: few groups", "of neither")
+    assert capsys.readouterr().err.splitlines() == [f"ccl: warning: {line}" for line in lines]
+
+
+def test_a_warning_of_twenty_runs_is_a_line_and_a_number(printed_warnings, capsys):
+    with one_line_warnings():
+        for run in range(20):
+            with warnings_of(f"runs/{run}"):
+                issue("few groups")
+                issue(f"of {run // 19}")
+    assert capsys.readouterr().err.splitlines() == [
+        "ccl: warning: runs/0: few groups",
+        "ccl: warning: runs/0: of 0",
+        "ccl: warning: runs/19: of 1",
+        "ccl: warning: 19 more runs: few groups",
+        "ccl: warning: 18 more runs: of 0",
+    ]
+
+
+def test_a_process_prints_a_warning_of_a_run_once_until_it_is_trained_anew(
+    printed_warnings, capsys
+):
+    for anew, run in ((True, "a"), (False, "a"), (False, "a"), (False, "b"), (True, "a")):
+        with one_line_warnings(Path(run), anew=anew):
+            issue("few groups")
+    assert capsys.readouterr().err == "ccl: warning: few groups\n" * 3
 
 
 def test_other_processes_than_the_first_print_no_warning(capsys, monkeypatch):

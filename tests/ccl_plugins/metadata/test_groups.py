@@ -110,6 +110,16 @@ def test_groups_are_held_out_together_for_validation_and_monitors():
         validation_rows(4, torch.zeros(4).long())
 
 
+@pytest.mark.parametrize(
+    ("count", "held"), [(2, 1), (3, 1), (4, 2), (5, 2), (6, 3), (20, 3), (30, 3), (31, 4), (60, 6)]
+)
+def test_a_validation_part_is_of_several_groups_where_there_are_several(count, held):
+    groups = torch.arange(4 * count) % count
+    rows, out = validation_rows(len(groups), groups)
+    assert len(groups[out].unique()) == held
+    assert len(groups[rows].unique()) == count - held
+
+
 def test_intervals_are_over_groups():
     """All samples of a group are alike, so that there are as many independent ones as groups."""
     groups = torch.arange(40).repeat_interleave(25)

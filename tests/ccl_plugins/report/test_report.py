@@ -184,11 +184,12 @@ def test_neighbors_that_cannot_be_looked_for_cost_themselves(runs, monkeypatch):
 
 def test_only_objects_of_a_session_are_said_to_be_lost():
     """A folder may be called so, too."""
-    record = {"dataset": {"use": "dataset:ccl-plugins/table", "train": "/usr/local/train.csv"}}
-    for versions, said in (({"ccl-plugins": "1"}, False), ({"local": "1"}, True)):
-        group = Compared("a", [Result(Path("a"), record={**record, "versions": versions})])
+    table = {"use": "dataset:ccl-plugins/table", "train": "/usr/local/train.csv"}
+    for dataset, said in ((table, ""), ({"use": "dataset:local/mine"}, '{"dataset": mine})')):
+        group = Compared("a", [Result(Path("a"), record={"dataset": dataset})])
         (shown,) = _configurations(SimpleNamespace(groups=[group], files=lambda: ["a"]))
-        assert bool(shown["note"]) is said
+        assert bool(shown["note"]) is bool(said)
+        assert said in shown["note"]
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from ccl_plugins.metadata.validation import validation_rows
@@ -49,6 +50,15 @@ def test_what_is_held_out_is_the_validation_part():
     assert kept.all()
     assert held.nonzero().flatten().tolist() == sorted(validation_rows(400)[1].tolist())
     assert [each.tolist() for each in roles(1, 1.0)] == [[False], [False]]
+
+
+def test_monitors_of_a_single_group_say_that_they_measure_nothing():
+    with pytest.warns(
+        UserWarning, match="all 9 training samples are of one group, so that monitors"
+    ):
+        kept, held = roles(9, 1.0, torch.full((9,), 3))
+    assert not kept.any()
+    assert not held.any()
 
 
 def test_large_data_fill_the_bank_and_never_more():
