@@ -134,7 +134,8 @@ class Features:
         if self.test_fraction is not None:
             (whole,) = splits
             groups = groups_of(whole)
-            held = hold_out(whole.targets, self.test_fraction, self.seed, groups).values()
+            words = whole.vocabulary.get("label")
+            held = hold_out(whole.targets, self.test_fraction, self.seed, groups, words).values()
             splits = [Annotated(vectors[0][rows], *rows_of(whole, rows.tolist())) for rows in held]
         if self.standardize:
             from sklearn.preprocessing import StandardScaler

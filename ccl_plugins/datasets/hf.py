@@ -292,7 +292,8 @@ class HuggingFace:
             return dict.fromkeys(SPLITS)
         columns = self._encoded.tables[0]
         groups = None if self.group is None else class_ids(columns, self.group)
-        return {**hold_out(columns["label"], self.test_fraction, self.seed, groups)}
+        words = self._encoded.vocabulary.get("label")
+        return {**hold_out(columns["label"], self.test_fraction, self.seed, groups, words)}
 
 
 class Images:

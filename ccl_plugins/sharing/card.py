@@ -269,8 +269,8 @@ def _done(objective: Any, place: str = "") -> Iterator[str]:
         verb = "kept" if objective["keep"] else "suppressed"
         weight = objective.get("weight")
         shown = f", with weight {inline(weight)}" if weight is not None else ""
-        on, by = code(str(objective["on"])), code(component(objective["by"]))
-        yield f"- {on} is {verb} by a guide, {by}{shown}."
+        what, how = code(str(objective["on"])), code(component(objective["by"]))
+        yield f"- {what} is {verb} by a guide, {how}{shown}."
     elif isinstance(objective, Mapping):
         use = str(objective.get("use", ""))
         if use.startswith("objective:"):
