@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from multiprocessing import forkserver
 from typing import Any

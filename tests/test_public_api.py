@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import tomllib
+from types import ModuleType
 
 import pytest
 from support.imports import ROOT
@@ -31,6 +32,19 @@ def test_no_public_name_is_gone(module):
 def test_every_public_name_can_be_had(module):
     loaded = importlib.import_module(module)
     assert not [name for name in NOW["names"][module] if not hasattr(loaded, name)]
+
+
+FOLDERS = [f"ccl_plugins.{name.removesuffix('/__init__')}" for name in MODULES if "/" in name]
+
+
+@pytest.mark.parametrize("module", FOLDERS)
+def test_a_star_import_has_the_exports_of_a_folder_and_hides_no_package(module):
+    """Of the folder's modules some are called lightly, torch, timm, csv and sum."""
+    found = {}
+    exec(f"from {module} import *", found)
+    found.pop("__builtins__")
+    assert found.keys() == {*NOW["names"][module]}
+    assert not [name for name, each in found.items() if isinstance(each, ModuleType)]
 
 
 @pytest.mark.parametrize(

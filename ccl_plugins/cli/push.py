@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 
 from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mistakes
 from ccl_plugins.cli.evaluate import opened
+from ccl_plugins.files.messages import printable
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -17,22 +18,25 @@ def _run(options: argparse.Namespace) -> int:
     trained on, under which condition, what their features tell and what leaks.
     """
     from ccl_plugins.sharing.folder import write_folder
-    from ccl_plugins.sharing.hub import check_license, require_login, upload
+    from ccl_plugins.sharing.hub import require_login, upload
+    from ccl_plugins.sharing.names import check_license, check_repository
 
     repository, license = options.repository, options.license
     with reporting_mistakes():
         if license is not None:
             check_license(license)
+        if repository is not None:
+            check_repository(repository)
         if options.dry_run is None:
             _require_all(options)
-            require_login(repository)
+            require_login()
     run = opened(options.run_folder)
     with TemporaryDirectory(prefix="ccl-push-") as temporary:
         folder = Path(options.dry_run or temporary).expanduser()
         with reporting_mistakes():
             notes = write_folder(run, folder, repository=repository, license=license)
         for note in notes:
-            print(note)
+            print(printable(note))
         if options.dry_run is not None:
             print(f"{folder}: read its README.md; nothing was uploaded")
             return 0

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.files.arrays import as_numbers, read_array
+from ccl_plugins.files.reading import naming
 from ccl_plugins.files.tables import choose
 from ccl_plugins.information.entropies import crossing, entropy, information
 from ccl_plugins.metadata.columns import class_ids, encode
@@ -87,6 +88,10 @@ class Attributes:
 
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The attributes of the training split, or the classes."""
+        with naming(self.file):
+            return self._fit(split)
+
+    def _fit(self, split: Any) -> Tensor:
         words = getattr(split, "vocabulary", {})
         # Of two values, each says what the other does: to cluster by, one is enough.
         binary = _binary_columns(self._read(split), words, both=self.k is None)
@@ -143,7 +148,8 @@ def _one_per_value(
     name: str, column: Tensor, words: Sequence[str] | None, both: bool
 ) -> dict[str, Tensor]:
     missing = missing_entries(column, "categorical")
-    fractional = ((column != column.double().round()) & ~missing).nonzero().flatten()
+    fractional = (column != column.double().round()) | column.isinf()
+    fractional = (fractional & ~missing).nonzero().flatten()
     if len(fractional):
         row = int(fractional[0])
         raise ValueError(

@@ -14,6 +14,7 @@ from ccl_plugins.arguments import whole
 from ccl_plugins.files.arrays import read_array
 from ccl_plugins.files.cache import cached, default_folder
 from ccl_plugins.files.fingerprints import of_split, of_tensors
+from ccl_plugins.files.reading import naming
 from ccl_plugins.metadata.columns import encode
 from ccl_plugins.metadata.matching import read_rows, require_images, require_matrix
 from ccl_plugins.metadata.values import check_policy, missing_as_nan
@@ -105,7 +106,8 @@ class Encoder:
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The features of the training split."""
         if self.name is None:
-            features = _read_features(Path(self.file or ""), self.key, split)
+            with naming(file := Path(self.file or "")):
+                features = _read_features(file, self.key, split)
         else:
             features = self._extracted(self.name, split)
         return functional.normalize(features, dim=1) if self.normalize else features

@@ -49,6 +49,6 @@ class Saved:
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Table:
         """The saved table, if it is of this data set."""
         table, _ = fitted.load(self.file)
-        require_rows(len(table.values), split, str(self.file))
+        require_rows(len(table.values) if table.values.ndim else 1, split, str(self.file))
         require_images(self.file, split)
         return table

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
+from ccl_plugins.files.reading import naming, reading
 from ccl_plugins.files.tables import choose, read_table
 from ccl_plugins.metadata.matching import sample_names
 from ccl_plugins.metadata.values import check_policy
@@ -146,7 +147,12 @@ class WordNet:
 
     def _paths(self, names: Sequence[str | None]) -> dict[str, Lineage]:
         """One path from a root to each class of the samples, except for classes that are left out."""
-        parents = read_hierarchy(self.source)
+        path = Path(self.source).expanduser()
+        path = path / NOUNS if path.is_dir() else path
+        with naming(None if self.source == SHIPPED else path):
+            return self._in(read_hierarchy(self.source), names)
+
+    def _in(self, parents: Parents, names: Sequence[str | None]) -> dict[str, Lineage]:
         classes = sorted({name for name in names if name is not None})
         if unknown := [name for name in classes if name not in parents]:
             raise ValueError(self._no_node(unknown, classes, names, parents))
@@ -250,7 +256,7 @@ def read_nouns(folder: Path) -> Parents:
             " wordnet-base has it in /usr/share/wordnet"
         )
     hypernyms = {}
-    with path.open(encoding="utf-8") as file:
+    with reading(path, "list of synsets"), path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
             if line.startswith("  "):  # the license
                 continue

@@ -14,6 +14,7 @@ from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.arrays import as_numbers, read_npy
 from ccl_plugins.files.mapped import Rows, blocks, place_of
+from ccl_plugins.files.reading import naming
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.metadata.groups import groups_of
@@ -94,14 +95,38 @@ class Features:
     @cached_property
     def _encoded(self) -> Encoded:
         tables = [{k: v for k, v in table.items() if k != "features"} for table in self._tables]
-        return encode(*tables, value_types=self.value_types)
+        files = {name: self._files(name) for name in tables[0]}
+        with naming(*self._files()):
+            encoded = encode(*tables, value_types=self.value_types, files=files)
+        with naming(*self._files("label")):
+            for table in encoded.tables:
+                if table["label"].ndim != 1:
+                    shape = tuple(table["label"].shape)
+                    raise ValueError(f"the label must be (N,), not of shape {shape}")
+        return encoded
+
+    def _files(self, column: str | None = None) -> list[str | Path]:
+        """The files of a column, or of all."""
+        files: list[str | Path] = []
+        for source in self.sources:
+            if isinstance(source, Mapping):
+                given = source.values() if column is None else [source.get(column)]
+                files += [each for each in given if isinstance(each, str | Path)]
+            else:
+                files.append(source)
+        return files
 
     @cached_property
     def _splits(self) -> dict[str, Annotated]:
-        vectors = [_as_vectors(table["features"]) for table in self._tables]
-        widths = [each.shape[1] for each in vectors]
-        if len(set(widths)) > 1:
-            raise ValueError(f"train has {widths[0]} features, test {widths[1]}")
+        with naming(*self._files()):
+            return self._split()
+
+    def _split(self) -> dict[str, Annotated]:
+        with naming(*self._files("features")):
+            vectors = [_as_vectors(table["features"]) for table in self._tables]
+            widths = [each.shape[1] for each in vectors]
+            if len(set(widths)) > 1:
+                raise ValueError(f"train has {widths[0]} features, test {widths[1]}")
         splits = [
             Annotated(_samples(each), columns, self._encoded.vocabulary, group=self.group)
             for each, columns in zip(vectors, self._encoded.tables, strict=True)
@@ -109,7 +134,8 @@ class Features:
         if self.test_fraction is not None:
             (whole,) = splits
             groups = groups_of(whole)
-            held = hold_out(whole.targets, self.test_fraction, self.seed, groups).values()
+            words = whole.vocabulary.get("label")
+            held = hold_out(whole.targets, self.test_fraction, self.seed, groups, words).values()
             splits = [Annotated(vectors[0][rows], *rows_of(whole, rows.tolist())) for rows in held]
         if self.standardize:
             from sklearn.preprocessing import StandardScaler
@@ -135,7 +161,8 @@ def _read(source: Any) -> dict[str, Any]:
         raise ValueError(f"a split's file must end in .safetensors, not as {str(source)!r}")
     for name in ("features", "label"):
         if name not in table:
-            raise ValueError(f"a split must have {name!r}, and this one has {sorted(table)}")
+            place = "" if isinstance(source, Mapping) else f"{source}: "
+            raise ValueError(f"{place}a split must have {name!r}, and this one has {sorted(table)}")
     return table
 
 

@@ -14,7 +14,8 @@ from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, as_texts
 from ccl_plugins.datasets.image_files import is_deep
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
-from ccl_plugins.files.tables import Columns, arrow_columns, choose
+from ccl_plugins.files.reading import naming
+from ccl_plugins.files.tables import Columns, arrow_columns, choose, read_tables
 from ccl_plugins.metadata.columns import Encoded, class_ids, encode
 from ccl_plugins.protocols import ValueType
 
@@ -40,8 +41,9 @@ class HuggingFace:
 
     Its features are the schema: ``ClassLabel`` and whole numbers are ``"categorical"``, lists of
     ``ClassLabel`` and lists of truth values ``"multi_label"``, other numbers and lists of them
-    ``"continuous"``.  Words are read if ``columns`` or ``text`` names them.  Images are decoded when they
-    are read, by the loader's workers; a batch is read at once.  Needs ``ccl-plugins[hf]``.
+    ``"continuous"``; -1 is a missing class.  Words are read if ``columns`` or ``text`` names them.  Images
+    are decoded when they are read, by the loader's workers; a batch is read at once.  Needs
+    ``ccl-plugins[hf]``.
 
     Args:
         path: A name on the Hub, as ``"uoft-cs/cifar10"``, a folder of ``save_to_disk``, or one of images or
@@ -51,7 +53,8 @@ class HuggingFace:
         test: Its split to test on.
         image: The column of images; None: the only one.
         label: The column of labels; its name in the metadata is ``label``.
-        columns: The columns that are metadata besides the label; None: all numbers and class ids.
+        columns: The columns that are metadata besides the label, and no others; None: all numbers and class
+            ids.
         text: Columns of texts, such as captions, which a text tower reads.
         value_types: The value type of columns whose features do not show it.
         test_fraction: The part of each class of ``train`` that is kept for testing, in place of ``test``.
@@ -100,6 +103,10 @@ class HuggingFace:
 
     def __call__(self, split: str) -> Annotated:
         """The ``"train"`` or ``"test"`` split."""
+        with naming(self.path):
+            return self._split(split)
+
+    def _split(self, split: str) -> Annotated:
         rows = self._parts[check_split(split)]
         number = 0 if self.test_fraction else SPLITS.index(split)
         source, columns = self._sources[number], self._encoded.tables[number]
@@ -119,7 +126,8 @@ class HuggingFace:
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold; reads the columns, and no image."""
-        return Columns(self._encoded.schema, left_out=self._tables[0].left_out)
+        with naming(self.path):
+            return Columns(self._encoded.schema, left_out=self._tables[0].left_out)
 
     def texts(self) -> Sequence[str]:
         """The columns of texts."""
@@ -191,26 +199,58 @@ class HuggingFace:
                 raise ValueError(f"{self.path} has images alone, and a data set needs labels")
             table = source.select_columns(rest).with_format("arrow")[:]
             lists = {n: _classes(source.features[n]) for n in rest if _is_list(source.features[n])}
+            place = f"{self.path}, split {self.names[split]!r}"
             several = {
-                n: _bits(table.column(n), names) for n, names in lists.items() if names is not None
+                n: _bits(table.column(n), names, f"{place}: column {n!r}")
+                for n, names in lists.items()
+                if names is not None
             }
             read = arrow_columns(table.drop_columns([*several]))
             left_out = {k: v for k, v in read.left_out.items() if k not in several}
             columns = Columns({**read, **several}, left_out)
-            choose(columns, [self.label, *self.text], f"{self.path}, split {self.names[split]!r}")
+            choose(columns, [self.label, *self.text], place)
             tables.append(columns)
         return tables
 
     @cached_property
     def _encoded(self) -> Encoded:
-        features = self._sources[0].features
+        features, *others = (source.features for source in self._sources)
+        names = {name: _classes(features[of]) for name, of in self._chosen.items()}
+        for name, of in self._chosen.items():
+            for theirs in (_classes(other[of]) if of in other else None for other in others):
+                if theirs != names[name]:
+                    raise ValueError(
+                        f"{self.path}: the classes of column {of!r} are {names[name]} in train and"
+                        f" {theirs} in test: cast both to one feature"
+                    )
+        self._check_texts([*self._chosen.values(), *self.text])
         encoded = encode(
-            *({name: table[of] for name, of in self._chosen.items()} for table in self._tables),
+            *(
+                {n: choose(table, [of], self.path)[of] for n, of in self._chosen.items()}
+                for table in self._tables
+            ),
             value_types={**self._value_types, **self.value_types},
         )
-        names = {name: _classes(features[of]) for name, of in self._chosen.items()}
         encoded.vocabulary.update({name: [*each] for name, each in names.items() if each})
         return encoded
+
+    def _check_texts(self, columns: Sequence[str]) -> None:
+        """Refuse what ``datasets`` read from CSV files in a folder as something else than words.
+
+        It takes ``007`` for 7, and a name such as ``NA`` for a missing value.
+        """
+        folder = Path(self.path).expanduser()
+        files = sorted(each for end in ("csv", "tsv") for each in folder.rglob(f"*.{end}"))
+        read = read_tables(files, only=columns) if isinstance(self._loaded, Mapping) else []
+        for file, table in zip(files, read, strict=False):
+            for name, cells in table.items():
+                splits = [each for each in self._loaded.values() if name in each.features]
+                theirs = {value for each in splits for value in each.unique(name)}
+                if lost := sorted({c for c in cells if isinstance(c, str)} - theirs):
+                    raise ValueError(
+                        f"{file}: column {name!r} has {lost[0]!r}, which datasets reads as another value:"
+                        " the data set table reads it as a word"
+                    )
 
     @cached_property
     def _chosen(self) -> dict[str, str]:
@@ -252,7 +292,8 @@ class HuggingFace:
             return dict.fromkeys(SPLITS)
         columns = self._encoded.tables[0]
         groups = None if self.group is None else class_ids(columns, self.group)
-        return {**hold_out(columns["label"], self.test_fraction, self.seed, groups)}
+        words = self._encoded.vocabulary.get("label")
+        return {**hold_out(columns["label"], self.test_fraction, self.seed, groups, words)}
 
 
 class Images:
@@ -313,12 +354,19 @@ def _classes(feature: Any) -> list[str] | None:
     return getattr(feature, "names", None)
 
 
-def _bits(column: Any, names: Sequence[str]) -> Tensor:
-    """(N, C) 1 at the classes of each sample, 0 at others, and NaN in a row without a list."""
+def _bits(column: Any, names: Sequence[str], place: str) -> Tensor:
+    """(N, C) 1 at the classes of each sample, 0 at others; NaN at those that a missing class may be.
+
+    Missing is a row's list, or in it None or -1, as in a column of one class.
+    """
     bits = torch.zeros(len(column), len(names))
     for row, ids in enumerate(column.to_pylist()):
-        if ids is None:
+        known = [i for i in ids or () if i is not None and i != -1]
+        if wrong := [i for i in known if not 0 <= i < len(names)]:
+            raise ValueError(
+                f"{place} has the class {wrong[0]} in row {row} (from 0), and there are {len(names)}"
+            )
+        if ids is None or len(known) < len(ids):
             bits[row] = torch.nan
-        elif ids:
-            bits[row, ids] = 1
+        bits[row, known] = 1
     return bits

@@ -241,7 +241,8 @@ class ImageFileDataset:
     def _rows(self, split: str, files: ImageFiles) -> list[int]:
         """The rows of a split in the source of both."""
         fraction, groups = self.test_fraction or 0.0, groups_of(files)
-        return hold_out(files.targets, fraction, self.seed, groups)[split].tolist()
+        words = files.vocabulary.get("label")
+        return hold_out(files.targets, fraction, self.seed, groups, words)[split].tolist()
 
 
 def waiting(what: str, files: Iterable[Any] | None = None, total: int | None = None) -> Any:

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 from ccl_plugins.datasets.annotated import as_texts
 from ccl_plugins.datasets.image_files import ImageFileDataset, ImageFiles, Mode, OnError
-from ccl_plugins.files.tables import Columns, choose, read_table
+from ccl_plugins.files.reading import naming
+from ccl_plugins.files.tables import Columns, choose, read_tables
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
 
@@ -20,8 +21,10 @@ class ImageTable(ImageFileDataset):
 
     The columns of ``text`` are texts and no metadata.  Every other column is metadata under its name.
     Words become class ids, in sorted order; words, whole numbers and truth values are
-    ``"categorical"``, other numbers ``"continuous"``; an empty cell is missing.  Columns of a Parquet
-    file that hold neither words nor numbers (times, bytes, structs) are left out.  ``blocks`` puts
+    ``"categorical"``, other numbers ``"continuous"``; an empty cell is missing.  A column of a CSV file
+    holds numbers only if every cell, of both splits, is one as programs write it: ``007``, ``1e5`` and
+    ``+7`` are words.  Columns of a Parquet file that hold neither words nor numbers (times, bytes, structs)
+    are left out.  ``blocks`` puts
     columns side by side into one column of vectors, which is ``"multi_label"`` if they hold 0 and 1; a
     column of vectors in a Parquet file needs no block.  In a block, yes and no are 1 and 0.
 
@@ -41,7 +44,7 @@ class ImageTable(ImageFileDataset):
             an image that cannot be read.
         sep: What separates the cells of a CSV file; None: a comma, or where the first line has none, a
             semicolon or a tab.
-        encoding: That of a CSV file, as ``"cp1252"``.
+        encoding: That of a CSV file, as ``"cp1252"``; a mark at its beginning comes first.
 
     Raises:
         ValueError: If a parameter is out of its range, or not exactly one of ``split``, ``test`` and
@@ -93,6 +96,11 @@ class ImageTable(ImageFileDataset):
         if both := sorted({*self.text} & {image, label, split, *(columns or ())} - {None}):
             raise ValueError(f"the column {both[0]!r} cannot be text and be read as another thing")
 
+    def __call__(self, split: str) -> ImageFiles:
+        """The ``"train"`` or ``"test"`` split."""
+        with naming(*self.sources):
+            return super().__call__(split)
+
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold; reads the table."""
         return Columns(self._encoded.schema, left_out=self._tables[0].left_out)
@@ -115,12 +123,15 @@ class ImageTable(ImageFileDataset):
 
     @cached_property
     def _tables(self) -> list[Columns]:
-        words = [
-            name for name, value_type in self.value_types.items() if value_type == "categorical"
-        ]
-        words += [self.label] if self.value_types.get("label") == "categorical" else []
-        words += self.text
-        tables = [read_table(path, [self.image, *words], **self.csv) for path in self.sources]
+        declared = {self.label if n == "label" else n: v for n, v in self.value_types.items()}
+        words = [name for name, value_type in declared.items() if value_type == "categorical"]
+        tables = read_tables(
+            self.sources,
+            [self.image, self.split or "", *self.text, *words],
+            numbers=[name for name in declared if name not in words],
+            classes=[self.label, self.group or ""],
+            **self.csv,
+        )
         for path, table in zip(self.sources, tables, strict=True):
             _check_rows(path, table, self.image, self.label)
             choose(table, self.text, str(path))
@@ -128,7 +139,8 @@ class ImageTable(ImageFileDataset):
 
     @cached_property
     def _encoded(self) -> Encoded:
-        return encode(*map(self._metadata, self._tables), value_types=self.value_types)
+        with naming(*self.sources):
+            return encode(*map(self._metadata, self._tables), value_types=self.value_types)
 
     def _metadata(self, table: Columns) -> dict[str, Any]:
         special = (self.image, self.label, self.split, *self.text)
@@ -210,7 +222,7 @@ def _side_by_side(block: str, names: Sequence[str], table: Mapping[str, Any]) ->
     for name in names:
         column = table[name]
         given = column.tolist() if hasattr(column, "tolist") else column
-        cells = [_BITS.get(c.lower(), c) if isinstance(c, str) else c for c in given]
+        cells = [_BITS.get(c.strip().lower(), c) if isinstance(c, str) else c for c in given]
         word = next((cell for cell in cells if isinstance(cell, str)), None)
         if word is not None:
             raise ValueError(
@@ -220,4 +232,4 @@ def _side_by_side(block: str, names: Sequence[str], table: Mapping[str, Any]) ->
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-_BITS = {"yes": 1, "no": 0, "true": 1, "false": 0}
+_BITS = {"yes": 1, "no": 0, "true": 1, "false": 0, "1": 1, "0": 0}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import warnings
+from collections.abc import Sequence
 
-from torch import Tensor, arange, isin, tensor
+from torch import Tensor, arange, isin, stack, tensor
 
 from ccl_plugins.arguments import one_of
 
@@ -25,7 +27,11 @@ def check_fraction(test_fraction: float | None, seed: int) -> None:
 
 
 def hold_out(
-    label: Tensor, test_fraction: float, seed: int, groups: Tensor | None = None
+    label: Tensor,
+    test_fraction: float,
+    seed: int,
+    groups: Tensor | None = None,
+    words: Sequence[str] | None = None,
 ) -> dict[str, Tensor]:
     """Rows of ``"train"`` and ``"test"``, in order; each class has the same share in both.
 
@@ -35,20 +41,37 @@ def hold_out(
         seed: Of the choice.
         groups: (N,) ids of samples that belong together and come into one split.  The shares are then as
             near as whole groups allow.
+        words: The word of each class id, for errors; None: the classes have none.
 
     Raises:
-        ValueError: For a class of a single sample, and if a split would get no sample of some class.
+        ValueError: For a label that is no class, a class of a single sample, or group, and if a split would
+            get no sample of some class.
     """
     from sklearn.model_selection import train_test_split
 
-    if groups is not None:
-        return _hold_out_groups(label, test_fraction, seed, groups)
-    ids, counts = label.unique(return_counts=True)
-    if (counts < 2).any():
-        single = ids[counts < 2][0].item()
+    if not (label == label.round()).all():
         raise ValueError(
-            f"class {single} has one sample, which cannot be both in train and in test: name the"
-            " test samples instead of giving test_fraction"
+            "test_fraction keeps a part of each class for testing, and the label holds other numbers than"
+            " class ids: name the test samples instead"
+        )
+    units = arange(len(label)) if groups is None else groups
+    ids, counts = stack([label, units]).unique(dim=1)[0].unique(return_counts=True)
+    if len(single := ids[counts < 2]):
+        size = int((label == single[0]).sum())
+        has = "one sample" if size == 1 else f"{size} samples, all in one group"
+        more = f" (so have {len(single) - 1} others)" if len(single) > 1 else ""
+        raise ValueError(
+            f"class {_named(single[0], words)} has {has}{more}, which cannot be both in train and in test:"
+            " leave the class out, or name the test samples instead of giving test_fraction"
+        )
+    if groups is not None:
+        return _hold_out_groups(label, test_fraction, seed, groups, words)
+    test = math.ceil(test_fraction * len(label))
+    if not max(1, len(ids)) <= test <= len(label) - len(ids):
+        raise ValueError(
+            f"test_fraction={test_fraction} of {len(label)} samples leaves {len(label) - test} to train on"
+            f" and {test} to test on, and each split needs one of each of {len(ids)} classes: give another"
+            " test_fraction, or name the test samples instead"
         )
     rows = train_test_split(
         arange(len(label)).tolist(),
@@ -58,7 +81,7 @@ def hold_out(
     )
     held = {split: tensor(sorted(each)) for split, each in zip(SPLITS, rows, strict=True)}
     # Of a class with few samples, its share may be rounded to none.
-    return _with_all_classes(held, label, "are few: give a larger test_fraction,")
+    return _with_all_classes(held, label, "are few: give a larger test_fraction,", words)
 
 
 FOLDS = 20
@@ -66,13 +89,11 @@ FOLDS = 20
 
 
 def _hold_out_groups(
-    label: Tensor, test_fraction: float, seed: int, groups: Tensor
+    label: Tensor, test_fraction: float, seed: int, groups: Tensor, words: Sequence[str] | None
 ) -> dict[str, Tensor]:
     from sklearn.model_selection import StratifiedGroupKFold
 
     count = len(groups.unique())
-    if count < 2:
-        raise ValueError(f"there is {count} group, which cannot be both in train and in test")
     folds = min(FOLDS, count, int(label.unique(return_counts=True)[1].max()))
     dealt = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
     with warnings.catch_warnings():  # a class may have fewer samples than there are parts
@@ -83,16 +104,25 @@ def _hold_out_groups(
     held = arange(len(label)).new_zeros(len(label)).bool()
     held[test] = True
     rows = {"train": (~held).nonzero().flatten(), "test": test}
-    return _with_all_classes(rows, label, "are in few groups: give another seed,")
+    return _with_all_classes(rows, label, "are in few groups: give another seed,", words)
 
 
-def _with_all_classes(rows: dict[str, Tensor], label: Tensor, cure: str) -> dict[str, Tensor]:
+def _named(number: Tensor, words: Sequence[str] | None) -> str:
+    """A class by its word, or by its number."""
+    if words is not None and 0 <= number < len(words):
+        return repr(words[int(number)])
+    return "-1 (missing)" if number == -1 else f"{number.item():g}"
+
+
+def _with_all_classes(
+    rows: dict[str, Tensor], label: Tensor, cure: str, words: Sequence[str] | None
+) -> dict[str, Tensor]:
     """The rows of both splits, if each has a sample of every class."""
     classes = label.unique()
     for split, chosen in rows.items():
         if len(lacking := classes[~isin(classes, label[chosen])]):
             raise ValueError(
-                f"{split} would have no sample of class {lacking[0].item()}, whose samples {cure} or name"
-                " the test samples instead of giving test_fraction"
+                f"{split} would have no sample of class {_named(lacking[0], words)}, whose samples {cure}"
+                " or name the test samples instead of giving test_fraction"
             )
     return rows

@@ -23,3 +23,6 @@ from ccl_plugins.experiments.sweep import Sweep as Sweep
 from ccl_plugins.experiments.train import RunExists as RunExists
 from ccl_plugins.experiments.train import RunInterrupted as RunInterrupted
 from ccl_plugins.files.lock import FolderInUse as FolderInUse
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

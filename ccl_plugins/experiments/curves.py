@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.events import EVENTS, check_events
+from ccl_plugins.files.reading import reading
 from ccl_plugins.files.sums import check_sum
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def _from_csv(file: Path) -> Curves:
     """A row for each number: step, name, value."""
     series: Curves = {}
     check_sum(file)
-    with file.open(encoding="utf-8", newline="") as lines:
+    with reading(file, "table of curves"), file.open(encoding="utf-8", newline="") as lines:
         reader = csv.DictReader(lines)
         if missing := {"step", "name", "value"} - {*(reader.fieldnames or ())}:
             raise ValueError(f"{file}: the first line lacks {', '.join(sorted(missing))}")

@@ -13,3 +13,6 @@ from ccl_plugins.figures.style import figure as figure
 from ccl_plugins.figures.style import save as save
 from ccl_plugins.figures.style import styled as styled
 from ccl_plugins.figures.style import svg as svg
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

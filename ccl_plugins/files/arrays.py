@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.files.mapped import is_large, map_npy
+from ccl_plugins.files.reading import reading
 from ccl_plugins.files.tensors import read_tensors
 
 NUMBERS = "biuf"
@@ -38,23 +40,46 @@ def read_npy(path: str | Path) -> Tensor:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is truncated or another kind of file, or holds words or Python objects.
+        ValueError: If it is truncated, too long or another kind of file, or holds words or Python objects.
     """
     path = Path(path).expanduser()
     if path.suffix != ".npy":
         raise ValueError(f"an array's file must end in .npy, not as {path.name!r}")
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        large = is_large(path.stat().st_size)
-        array = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is no array of numbers: {error}") from error
-    if array.dtype.kind not in NUMBERS:
-        raise ValueError(f"{path} is no array of numbers: its values are of type {array.dtype}")
-    if large and (mapped := map_npy(path)) is not None:
-        return mapped
-    return from_numpy(array, str(path))
+    with reading(path, "array of numbers"):
+        size = path.stat().st_size
+        if is_large(size):
+            array: np.ndarray[Any, Any] = np.lib.format.open_memmap(path, mode="r")
+            end = array.offset + array.nbytes  # type: ignore[attr-defined]  # of a memmap
+        else:
+            with path.open("rb") as file:
+                array = np.lib.format.read_array(file, allow_pickle=False)
+                end = file.tell()
+        if array.dtype.kind not in NUMBERS:
+            raise ValueError(f"its values are of type {array.dtype}")
+        if end != size:
+            raise ValueError(f"{size - end} bytes follow its array {array.shape}")
+        if is_large(size) and (mapped := map_npy(path)) is not None:
+            return mapped
+        return from_numpy(array, str(path))
+
+
+def read_npz(path: str | Path) -> dict[str, np.ndarray[Any, Any]]:
+    """The arrays of a ``.npz`` file by name, whose bytes have the checksums in it.
+
+    Raises:
+        FileNotFoundError: If there is no such file.
+        ValueError: If it is damaged or another kind of file, or holds Python objects.
+    """
+    path = Path(path).expanduser()
+    arrays = {}
+    with reading(path, "file of arrays"), zipfile.ZipFile(path) as packed:
+        for name in packed.namelist():
+            with packed.open(name) as file:
+                array = np.lib.format.read_array(file, allow_pickle=False)
+                if file.read():  # to the end, where the checksum is compared
+                    raise ValueError(f"more bytes follow the array {name}")
+            arrays[name.removesuffix(".npy")] = array
+    return arrays
 
 
 def beyond(place: str, number: Any) -> str:

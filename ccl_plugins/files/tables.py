@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import math
 import os
-from collections.abc import Mapping, Sequence
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from ccl_plugins.files.messages import printable
+from ccl_plugins.files.reading import reading
 
 
 class Columns(dict[str, Any]):
@@ -23,26 +32,37 @@ class Columns(dict[str, Any]):
         self.left_out = dict(left_out or {})
 
 
-def read_table(
-    path: str | Path,
+def read_table(path: str | Path, words: Sequence[str] = (), **how: Any) -> Columns:
+    """The columns of a table, by name: `read_tables` of one."""
+    return read_tables([path], words, **how)[0]
+
+
+def read_tables(
+    paths: Iterable[str | Path],
     words: Sequence[str] = (),
     *,
+    numbers: Sequence[str] = (),
+    classes: Sequence[str] = (),
+    only: Sequence[str] | None = None,
     sep: str | None = None,
     encoding: str = "utf-8",
-) -> Columns:
-    """The columns of a table, by name.
+) -> list[Columns]:
+    """The columns of tables that belong together, as train and test, by name.
 
-    In a CSV file the first line holds the names.  A column of numbers (or of True and
-    False) is read as such, and an empty cell is None.  A column without a name, as data frames write
-    their index, is left out.  So are columns of a Parquet file that hold neither words nor numbers (times,
-    bytes, structs, maps, lists of different lengths): a table may have them, as long as nobody reads them.
+    In a CSV file the first line holds the names; `values_of` says what a column holds, by the cells of all
+    files.  An empty cell is None.  A column without a name, as data frames write their index, is left out.
+    So are columns of a Parquet file that hold neither words nor numbers (times, bytes, structs, maps, lists
+    of different lengths): a table may have them, as long as nobody reads them.
 
     Args:
-        path: A file that ends in ``.csv``, ``.tsv`` or ``.parquet``.
+        paths: Files that end in ``.csv``, ``.tsv`` or ``.parquet``.
         words: Columns of a CSV file whose cells are words, though some or all look like numbers.
+        numbers: Columns of a CSV file whose cells are numbers, though some or all look like names.
+        classes: Columns of a CSV file of classes: words, or whole numbers.
+        only: The columns of CSV files that are read; None: all.
         sep: What separates the cells of a CSV file; None: a comma, or where the first line has none, a
-            semicolon or a tab.  Between semicolons, numbers may have a decimal comma.
-        encoding: That of a CSV file, as ``"cp1252"``.
+            semicolon or a tab.  Where it is no comma, numbers may have a decimal comma.
+        encoding: That of a CSV file, as ``"cp1252"``; a mark at its beginning comes first.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -50,14 +70,27 @@ def read_table(
             columns of one name, and a column with words among its numbers, naming the line.
         ImportError: For Parquet, if pyarrow is not installed.
     """
-    path = Path(path).expanduser()
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no table {str(path)!r}")
-    if path.suffix in (".csv", ".tsv"):
-        return Columns(_read_csv(path, words, sep, encoding))
-    if path.suffix == ".parquet":
-        return _read_parquet(path)
-    raise ValueError(f"a table ends in .csv, .tsv or .parquet, not as {path.name!r}")
+    declared = {**dict.fromkeys(classes, "classes"), **dict.fromkeys(numbers, "numbers")}
+    declared |= dict.fromkeys(words, "words")
+    tables: list[Columns] = []
+    texts: list[tuple[Columns, dict[str, Cells]]] = []
+    for path in (Path(each).expanduser() for each in paths):
+        if path.suffix == ".parquet":
+            tables.append(_read_parquet(path))
+        elif path.suffix in (".csv", ".tsv"):
+            with reading(path, "table"):
+                cells = _read_csv(path, sep, encoding)
+            cells = {n: each for n, each in cells.items() if only is None or n in only}
+            tables.append(Columns(dict.fromkeys(cells)))
+            texts.append((tables[-1], cells))
+        else:
+            raise ValueError(f"a table ends in .csv, .tsv or .parquet, not as {path.name!r}")
+    for name in dict.fromkeys(name for _, cells in texts for name in cells):
+        having = [(table, cells[name]) for table, cells in texts if name in cells]
+        values = values_of([cells for _, cells in having], declared.get(name, ""))
+        for (table, _), column in zip(having, values, strict=True):
+            table[name] = column
+    return tables
 
 
 def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) -> dict[str, Any]:
@@ -78,39 +111,57 @@ def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) 
                 f" {columns.left_out[name]}: write it as one of them"  # type: ignore[attr-defined]
             )
         if name not in columns:
-            listed = ", ".join([*columns][:20]) + (", ..." if len(columns) > 20 else "")
+            listed = printable(", ".join([*columns][:20])) + (", ..." if len(columns) > 20 else "")
             raise ValueError(f"{place} has no column {name!r}; it has {listed}")
     return {name: columns[name] for name in (columns if names is None else names)}
 
 
-def _read_csv(
-    path: Path, words: Sequence[str], sep: str | None, encoding: str
-) -> dict[str, list[Any]]:
+MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+"""The bytes that some programs begin a text with, and the encoding that they tell of."""
+
+
+class Cells(NamedTuple):
+    """A column of a CSV file: what errors call it, its cells, their lines, and its decimal mark."""
+
+    place: str
+    cells: Sequence[str]
+    lines: Sequence[int]
+    decimal: str = "."
+
+
+def _read_csv(path: Path, sep: str | None, encoding: str) -> dict[str, Cells]:
     lines: list[int] = []
     header: list[str] = []
     rows: list[list[str]] = []
-    if encoding.lower().replace("-", "").replace("_", "") == "utf8":
-        encoding = "utf-8-sig"  # a mark of the order of bytes is none of the first name
+    with path.open("rb") as begin:
+        first = begin.read(3)
+    encoding = next((MARKS[mark] for mark in MARKS if first.startswith(mark)), encoding)
     try:
         opened = path.open(encoding=encoding, newline="")
     except LookupError as error:
-        raise ValueError(f"encoding must be one that Python knows, not {encoding!r}") from error
+        raise ValueError(
+            f"{path}: encoding must be one that Python knows, not {encoding!r}"
+        ) from error
     with opened as file:
         reader: Any = csv.reader([])
         try:
-            sep = sep or _separator(file.readline())
+            sep = sep or _separator(file.readline(), "\t" if path.suffix == ".tsv" else ",")
             file.seek(0)
             reader = csv.reader(file, strict=True, delimiter=sep)
             header = next(reader, [])
             for cells in reader:
                 lines.append(reader.line_num)
                 rows.append(cells)
-        except UnicodeDecodeError as error:
+        except UnicodeError as error:
             raise ValueError(
                 f"{path}, after line {reader.line_num}: {error}; if it was written in another encoding,"
                 ' give it, as encoding = "cp1252"'
             ) from error
-        except (csv.Error, TypeError) as error:
+        except (csv.Error, TypeError, ValueError) as error:
             raise ValueError(f"{path}, after line {reader.line_num}: {error}") from error
     while rows and not rows[-1]:  # empty lines at the end
         rows.pop()
@@ -122,58 +173,148 @@ def _read_csv(
     twice = {name for name in header if name and header.count(name) > 1}
     if twice or not any(header):
         raise ValueError(f"{path}: the first line must have names, each once, not {header}")
-    columns = zip(*rows, strict=True) if rows else [()] * len(header)
+    columns = [*zip(*rows, strict=True)] if rows else [()] * len(header)
+    decimal = _decimal(chain(*columns), sep, "," if sep == ";" else ".")
     return {
-        name: [cell or None for cell in cells]
-        if name in words
-        else _read_cells(
-            f"{path}: column {name!r}", cells, lines, decimal="," if sep == ";" else "."
-        )
+        name: Cells(f"{path}: column {name!r}", cells, lines, _decimal(cells, sep, decimal))
         for name, cells in zip(header, columns, strict=True)
         if name
     }
 
 
-def _separator(header: str) -> str:
+def _separator(header: str, usual: str) -> str:
     """What separates the names of a first line."""
-    if "," in header:
-        return ","
-    return max(";\t", key=header.count) if {";", "\t"} & {*header} else ","
+    return usual if usual in header else max(",;\t", key=header.count)
 
 
-def _read_cells(
-    place: str, cells: Sequence[str], lines: Sequence[int], decimal: str = "."
-) -> list[Any]:
-    """Cells as whole numbers, numbers, truth values or words, whichever all of them are."""
-    filled = set(cells) - {""}
-    if filled and filled <= {"True", "False"}:
-        return [None if cell == "" else cell == "True" for cell in cells]
-    numbers = {cell: number for cell in filled if (number := _number(cell, decimal)) is not None}
-    if not numbers:
-        return [cell or None for cell in cells]
-    if len(numbers) < len(filled):
-        word = next(cell for cell in cells if cell and cell not in numbers)
-        like = next(cell for cell in cells if cell in numbers)
+def _decimal(cells: Iterable[str], sep: str, usual: str) -> str:
+    """The decimal mark of cells; a mark before three digits alone may set thousands apart."""
+    if sep == ",":
+        return "."
+    written = (DECIMAL.fullmatch(cell) for cell in {*cells})
+    marks = {found[1] for found in written if found and not GROUPED.fullmatch(found[0])}
+    return marks.pop() if len(marks) == 1 else usual
+
+
+DECIMAL = re.compile(r"\s*[+-]?[0-9]*([.,])[0-9]+\s*")
+GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:[ .,'_\u00a0\u2009\u202f][0-9]{3})+(?:[.,][0-9]+)?")
+"""A number as people write it, with thousands apart; Python reads it as another, or not."""
+
+FORMS = {
+    "whole": r"0|-?[1-9]\d*",
+    "round": r"-?(?!0\d)\d+\.0*",
+    "real": r"\s*[+-]?(?!0\d)(\d+\.\d*|\.\d+)(e[+-]?\d+)?\s*|-?(?!0\d)\d+e[+-]\d+",
+    "zeros": r"\s*[+-]?0\d+\.?\d*(e[+-]?\d+)?\s*",
+    "odd": r"\s*[+-]?\d+(e[+-]?\d+)?\s*",
+    "none": r"\s*[+-]?(nan|inf|infinity)\s*",
+}
+"""How a cell may be written that Python reads as a number, by the first form that it has: whole; with
+decimal places that are zero; with others, or an exponent as programs write it; with zeros in front; in
+other ways, as ``+7``, ``" 7"`` and ``1e5``; and what is no number of anything."""
+
+FORM = re.compile(
+    "|".join(f"(?P<{form}>{how})" for form, how in FORMS.items()), re.ASCII | re.IGNORECASE
+)
+NO_LETTERS = re.compile(r"[\W\d_]*(e[\W\d_]*)?", re.IGNORECASE)
+
+
+def values_of(parts: Sequence[Cells], declared: str = "") -> list[list[Any]]:
+    """The values of a column of text, of each file that has it; here alone text becomes numbers.
+
+    Numbers are a column whose every cell is one as programs write it, so that no two names become one
+    number.  Where some cells have decimal places, which names lack, others may be written oddly, as ``+7``,
+    ``1e5`` or ``nan``.  Zeros in front, as in ``007``, make words of the whole column.
+
+    Args:
+        parts: The column in each file; all its cells together decide.
+        declared: ``"words"``; ``"numbers"``, with zeros in front, too; ``"classes"``: words or whole
+            numbers; empty: whatever the cells are.
+
+    Raises:
+        ValueError: For words among numbers, naming the lines of both.
+
+    Warns:
+        UserWarning: For a column of words that may be numbers, as ``1e5`` or ``1,000``.
+    """
+    words = [[cell if cell.strip() else None for cell in part.cells] for part in parts]
+    if declared == "words":
+        return words
+    if {*chain(*words)} <= {"True", "False", None}:  # of no cells, too
+        return [[cell and cell == "True" for cell in column] for column in words]
+    forms = {
+        (cell, part.decimal): _form(cell, part.decimal) for part in parts for cell in {*part.cells}
+    }
+    found = {*forms.values()} - {""}
+    plain = {"whole"}
+    if declared == "numbers" and found <= FORMS.keys():
+        plain |= found
+    elif declared == "classes":
+        plain |= {"round"}
+    elif found & {"round", "real"}:
+        plain |= {"round", "real", "odd", "none"}
+    if found <= plain:
+        whole = declared == "classes" or found == {"whole"}
+        numbers = {key: _number(*key, whole) if form else None for key, form in forms.items()}
+        return [[numbers[cell, part.decimal] for cell in part.cells] for part in parts]
+    if "zeros" not in found and found != {"word"}:
+        _say_which(parts, forms)
+    return words
+
+
+def _form(cell: str, decimal: str) -> str:
+    """How a cell is written: one of `FORMS`; ``"apart"`` with thousands apart; ``"word"``; empty."""
+    text = cell.strip()
+    if not text:
+        return ""
+    dotted = _dotted(cell, decimal)
+    match = FORM.fullmatch(dotted)
+    form = (match.lastgroup if match else None) or "word"
+    if form == "whole" and (len(dotted) > 20 or not -(2**63) <= int(dotted) < 2**63):
+        form = "odd"
+    if form not in ("word", "none") and math.isinf(float(dotted)):
+        return "word"
+    if form == "word" and NO_LETTERS.fullmatch(text):
+        like = unicodedata.normalize("NFKC", text).replace("_", "").replace(",", ".", 1)
+        form = "apart" if GROUPED.fullmatch(text) or FORM.fullmatch(like) else form
+    return form
+
+
+def _dotted(cell: str, decimal: str) -> str:
+    """A cell with a point as decimal mark; nothing if it has a point that is none."""
+    return cell if decimal == "." else "" if "." in cell else cell.replace(",", ".", 1)
+
+
+def _number(cell: str, decimal: str, whole: bool) -> int | float:
+    dotted = _dotted(cell, decimal)
+    return int(dotted.partition(".")[0]) if whole else float(dotted)
+
+
+def _say_which(parts: Sequence[Cells], forms: Mapping[tuple[str, str], str]) -> None:
+    """Refuse words among numbers, and warn of words that all may be numbers."""
+    first: dict[str, tuple[Cells, str]] = {}
+    for part in parts:
+        for cell, line in zip(part.cells, part.lines, strict=False):
+            first.setdefault(forms[cell, part.decimal], (part, f"{cell!r:.80} in line {line}"))
+
+    def earliest(*of: str) -> tuple[Cells, str] | None:
+        return next((where for form, where in first.items() if form in of), None)
+
+    like, other = earliest("whole", "round", "real"), earliest("word", "none", "apart")
+    if like is not None and other is not None:
+        (part, cell), (its, number) = other, like
         raise ValueError(
-            f"{place} has {word!r} in line {lines[cells.index(word)]} among numbers such as {like!r}"
-            f" in line {lines[cells.index(like)]}: leave a missing cell empty; if all are names,"
-            " declare the column categorical"
+            f"{part.place} has {cell} among numbers such as {number}"
+            f"{f' of {its.place}' if its is not part else ''}: write a number as 1234{part.decimal}5, and"
+            " leave a missing cell empty; if all are names, declare the column categorical"
         )
-    if not all(isinstance(number, int) for number in numbers.values()):
-        numbers = {cell: float(number) for cell, number in numbers.items()}
-    return [numbers.get(cell) for cell in cells]
-
-
-def _number(cell: str, decimal: str = ".") -> int | float | None:
-    """The number that a cell holds, or None; with "_" it is a word, though Python reads 1_000."""
-    if decimal == "," and "." not in cell:
-        cell = cell.replace(",", ".", 1)
-    for read in (int, float):
-        try:
-            return None if "_" in cell else read(cell)
-        except ValueError:
-            continue
-    return None
+    odd = earliest("odd", "none", "apart", "real")
+    if "word" not in first and odd is not None:
+        part, cell = odd
+        warnings.warn(
+            f"{part.place} has {cell}, which may be a name or a number, and is read as words: declare it"
+            " categorical if they are names, continuous if they are numbers",
+            stacklevel=2,
+        )
 
 
 def _read_parquet(path: Path) -> Columns:
@@ -183,12 +324,12 @@ def _read_parquet(path: Path) -> Columns:
         raise ImportError(
             f"{path} needs pyarrow, which is not installed: pip install 'ccl-plugins[table]'"
         ) from error
-    try:
-        _refuse_too_large(path, parquet.ParquetFile(path).metadata)
-        table = parquet.read_table(path)
-    except (ArrowException, OSError) as error:
-        raise ValueError(f"{path} is no readable Parquet file: {error}") from error
-    return arrow_columns(table)
+    with reading(path, "readable Parquet file"):
+        try:
+            _refuse_too_large(path, parquet.ParquetFile(path).metadata)
+            return arrow_columns(parquet.read_table(path))
+        except ArrowException as error:  # some are errors of Python beside, and some are not
+            raise ValueError(str(error)) from error
 
 
 def arrow_columns(table: Any) -> Columns:

@@ -14,6 +14,8 @@ from torch import Tensor
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.fingerprints import of_tensors
 from ccl_plugins.files.mapped import is_large, map_safetensors
+from ccl_plugins.files.messages import printable
+from ccl_plugins.files.reading import reading
 
 CHECKSUM = "sha256"
 
@@ -85,10 +87,12 @@ def read_header(path: Path) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]
 def _opened(path: Path) -> Iterator[Any]:
     from safetensors import SafetensorError, safe_open
 
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            yield file
-    except (SafetensorError, OSError) as error:
-        raise DamagedFile(f"{path} is damaged ({path.stat().st_size} bytes): {error}") from error
+    with reading(path, "file of tensors"):
+        try:
+            with safe_open(path, framework="pt") as file:
+                yield file
+        except (SafetensorError, OSError) as error:
+            size = path.stat().st_size
+            raise DamagedFile(
+                f"{path} is damaged ({size} bytes): {printable(str(error))}"
+            ) from error

@@ -10,3 +10,6 @@ from ccl_plugins.kernels.precomputed import Precomputed as Precomputed
 from ccl_plugins.kernels.product import Product as Product
 from ccl_plugins.kernels.rbf import RBF as RBF
 from ccl_plugins.kernels.sum import Sum as Sum
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -11,6 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ccl_plugins.files.arrays import from_numpy, read_npy, read_npz
+from ccl_plugins.files.reading import naming, reading
+
 
 class Precomputed:
     """A given matrix of similarities, or a sparse graph, looked up by the samples' indices.
@@ -30,7 +33,8 @@ class Precomputed:
         positive_definite: Whether the matrix is positive definite (a graph's adjacency rarely is).
 
     Raises:
-        ValueError: For a matrix that is not square or a file of another kind.
+        ValueError: For a matrix that is not square or a file of another kind; on use, for a damaged one.
+        FileNotFoundError: On use, if there is no such file.
         TypeError: In a call with anything but indices.
     """
 
@@ -60,7 +64,9 @@ class Precomputed:
                     f' {tuple(index.shape)} {index.dtype}: give it the condition "instance"'
                 )
         if self._loaded is None:
-            self._loaded = _prepare(_read(Path(str(self.matrix)).expanduser()))
+            file = Path(str(self.matrix)).expanduser()
+            with naming(file):
+                self._loaded = _prepare(_read(file))
         if a.device not in self._placed:
             matrix = self._loaded.to(a.device)
             self._placed[a.device] = _Sparse(matrix) if matrix.is_sparse else matrix
@@ -94,6 +100,8 @@ def _prepare(matrix: Tensor) -> Tensor:
     """The matrix in floats, the entries of a sparse one in order."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"matrix must be square, (N, N), not {tuple(matrix.shape)}")
+    if matrix.is_complex():
+        raise ValueError("matrix has complex values, and must have real numbers")
     if matrix.layout != torch.strided:
         matrix = matrix.to_sparse_coo().coalesce()
     return matrix if matrix.dtype.is_floating_point else matrix.float()
@@ -101,20 +109,25 @@ def _prepare(matrix: Tensor) -> Tensor:
 
 def _read(file: Path) -> Tensor:
     """Read a stored matrix; pickled objects are refused."""
-    loaded = np.load(file, allow_pickle=False)
     if file.suffix == ".npy":
-        return torch.from_numpy(loaded)
-    with loaded:
-        if "format" in loaded.files:
-            from scipy import sparse  # type: ignore[import-untyped]  # it ships no types
+        return read_npy(file)
+    arrays = read_npz(file)
+    if "format" in arrays:
+        from scipy import sparse  # type: ignore[import-untyped]  # it ships no types
 
-            entries = sparse.load_npz(file).tocoo()
+        with reading(file, "sparse matrix"):
+            matrix = sparse.load_npz(file)
+            if hasattr(matrix, "check_format"):  # what follows trusts its indices
+                matrix.check_format(full_check=True)
+            entries = matrix.tocoo()
             indices = torch.from_numpy(np.stack([entries.row, entries.col]))
-            values = torch.from_numpy(entries.data)
+            values = from_numpy(entries.data)
             with torch.sparse.check_sparse_tensor_invariants():  # torch 2.11 warns without
                 return torch.sparse_coo_tensor(indices, values, entries.shape)
-        if len(loaded.files) != 1:
-            raise ValueError(
-                f"{file} holds {loaded.files}: give one array, or what scipy.sparse.save_npz writes"
-            )
-        return torch.from_numpy(loaded[loaded.files[0]])
+    if len(arrays) != 1:
+        raise ValueError(
+            f"{file} holds {[*arrays]}: give one array, or what scipy.sparse.save_npz writes"
+        )
+    (matrix,) = arrays.values()
+    with reading(file, "array of numbers"):
+        return from_numpy(matrix)

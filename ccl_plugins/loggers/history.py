@@ -14,6 +14,7 @@ from pytorch_lightning.loggers import Logger
 from pytorch_lightning.utilities import rank_zero_only
 
 from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.reading import reading
 
 COLUMNS = ("step", "name", "value")
 
@@ -88,7 +89,7 @@ def rows_until(file: Path, step: float = math.inf) -> list[tuple[int, str, str]]
     """The rows of a file up to a step, without one that a killed run did not finish."""
     if not file.is_file():
         return []
-    with file.open(encoding="utf-8", newline="") as lines:
+    with reading(file, "table of curves"), file.open(encoding="utf-8", newline="") as lines:
         rows = [row for row in csv.reader(lines) if len(row) == len(COLUMNS) and row[0].isdecimal()]
     return [(int(n), name, x) for n, name, x in rows if int(n) <= step and _is_number(x)]
 

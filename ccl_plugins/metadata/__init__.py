@@ -10,3 +10,6 @@ from ccl_plugins.metadata.matching import match_rows as match_rows
 from ccl_plugins.metadata.matching import read_rows as read_rows
 from ccl_plugins.metadata.matching import sample_names as sample_names
 from ccl_plugins.metadata.variables import variables as variables
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -10,6 +10,7 @@ import unicodedata
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.files.arrays import NUMBERS, beyond, from_numpy, real
+from ccl_plugins.files.reading import naming
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.values import as_value_type
 from ccl_plugins.protocols import VALUE_TYPES, ValueType
@@ -39,7 +41,9 @@ class Encoded:
 
 
 def encode(
-    *tables: Mapping[str, Any], value_types: Mapping[str, ValueType] | None = None
+    *tables: Mapping[str, Any],
+    value_types: Mapping[str, ValueType] | None = None,
+    files: Mapping[str, Sequence[str | Path]] | None = None,
 ) -> Encoded:
     """Columns of one or more tables of a data set (train and test, say) as tensors.
 
@@ -50,6 +54,7 @@ def encode(
     Args:
         tables: Columns by name; the same names in each.
         value_types: The value types of columns for which this default is wrong.
+        files: The files that columns are from, which errors name.
 
     Raises:
         ValueError: For columns that tables do not share, and for values that a value type does not
@@ -66,19 +71,26 @@ def encode(
         one_of(f"the value_type of {name!r}", value_type, VALUE_TYPES)
     encoded = Encoded({}, [{} for _ in tables], {})
     for name in names:
-        columns = [_read(name, table[name]) for table in tables]
-        if any(isinstance(column, list) for column in columns):
-            value_type = chosen.get(name, "categorical")
-            columns, encoded.vocabulary[name] = _encode_words(name, columns, value_type)
-        else:
-            given = [table[name] for table in tables]
-            value_type = chosen.get(name) or _value_type_of(columns, given)
-            place = f"column {name!r}"
-            columns = [_typed(place, c, value_type) for c in columns]
-        encoded.schema[name] = value_type
+        given = [table[name] for table in tables]
+        with naming(*(files or {}).get(name, ())):
+            columns, encoded.schema[name], words = _encode(name, given, chosen.get(name))
+        encoded.vocabulary.update({} if words is None else {name: words})
         for table, column in zip(encoded.tables, columns, strict=True):
             table[name] = column
     return encoded
+
+
+def _encode(
+    name: str, given: list[Any], chosen: ValueType | None
+) -> tuple[list[Tensor], ValueType, list[str] | None]:
+    """A column of each table as a tensor, its value type, and if it is of words, that of each id."""
+    columns = [_read(name, column) for column in given]
+    if any(isinstance(column, list) for column in columns):
+        value_type = chosen or "categorical"
+        columns, words = _encode_words(name, columns, value_type)
+        return columns, value_type, words
+    value_type = chosen or _value_type_of(columns, given)
+    return [_typed(f"column {name!r}", c, value_type) for c in columns], value_type, None
 
 
 def _typed(place: str, values: Tensor, value_type: ValueType) -> Tensor:
@@ -153,12 +165,14 @@ def _warn_of_near_duplicates(name: str, vocabulary: Sequence[str]) -> None:
             f"column {name!r} has words that differ in case, blanks or the form of letters alone and are"
             f" different classes, as {' and '.join(map(repr, several[0]))}; {len(several)} such groups in"
             " all",
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
 def _read(name: str, values: Any) -> Any:
     """A list of words, or a tensor: bool, long, or float with NaN for missing values."""
+    if getattr(values, "ndim", 1) == 0:
+        raise ValueError(f"column {name!r} is one value, and must have a row per sample")
     if isinstance(values, Tensor):
         return real(values, f"column {name!r}")
     if hasattr(values, "dtype"):  # numpy's arrays, and the columns of data frames

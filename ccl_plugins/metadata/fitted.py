@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.files.fingerprints import of_split
 from ccl_plugins.files.tensors import read_header, read_tensors, write_tensors
 from ccl_plugins.metadata.embeddings import Embeddings
 from ccl_plugins.metadata.values import missing_rows
-from ccl_plugins.protocols import Table, ValueType
+from ccl_plugins.protocols import VALUE_TYPES, Table, ValueType
 
 EXTRA = "extras/"
 """In a file, the prefix of the names of a table's extras."""
@@ -147,6 +148,7 @@ def read_kind(path: str | Path) -> tuple[ValueType, tuple[int, ...]]:
     value_type: Any = metadata.get("value_type")
     if value_type is None or "values" not in shapes:
         raise ValueError(f"{path} holds no fitted condition")
+    one_of(f"the value_type in {path}", value_type, VALUE_TYPES)
     return value_type, shapes["values"]
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
+from ccl_plugins.files.messages import printable
 from ccl_plugins.files.sums import check_sum
 
 RESERVED = ("num_classes", "pretrained", "checkpoint_path")
@@ -309,11 +309,11 @@ def _described(folder: Path) -> dict[str, Any]:
         return {}
     try:
         config = json.loads(file.read_text("utf-8"))
-    except ValueError as error:
+        return {**config, **config.get("pretrained_cfg", {})}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(
             f"{file}, which describes the weights beside it, is no JSON: {error}"
         ) from error
-    return {**config, **config.get("pretrained_cfg", {})}
 
 
 def image_shape(model: Any, options: Mapping[str, Any]) -> tuple[int, ...]:
@@ -395,11 +395,16 @@ def load_weights(
     check_sum(path)
     try:
         given = load_state_dict(str(path), weights_only=True)
-    except (EOFError, RuntimeError, SafetensorError) as error:
+        if odd := [name for name, weight in given.items() if not isinstance(weight, torch.Tensor)]:
+            raise ValueError(f"{odd[0]!r} is no tensor")
+    except OSError:
+        raise
+    # The type of torch's error depends on the damaged place, as in a checkpoint.
+    except Exception as error:
         raise ValueError(
             f"{str(path)!r} is no whole file of weights alone: it must be safetensors, or what"
             " torch.save wrote of a state_dict; no other Python object is read from it"
-            f" ({str(error).partition('. ')[0]:.200})"
+            f" ({printable(str(error)).partition('. ')[0]:.200})"
         ) from error
     weights = _adapted(given, model, keep_head, without)
     # timm's modules have this function where weights of a family need one.

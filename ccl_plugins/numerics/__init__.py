@@ -17,3 +17,6 @@ from ccl_plugins.numerics.logsumexp import masked as masked
 from ccl_plugins.numerics.precision import at_least_float32 as at_least_float32
 from ccl_plugins.numerics.sinkhorn import sinkhorn as sinkhorn
 from ccl_plugins.numerics.streaming import queue_logsumexp as queue_logsumexp
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -40,3 +40,6 @@ from ccl_plugins.objectives.supcon import SupCon as SupCon
 from ccl_plugins.objectives.ucl import UCL as UCL
 from ccl_plugins.objectives.weaklysup_cclk import WeaklySupCCLK as WeaklySupCCLK
 from ccl_plugins.objectives.weaklysup_infonce import WeaklySupInfoNCE as WeaklySupInfoNCE
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -4,3 +4,6 @@ from ccl_plugins.optimizers.adam import Adam as Adam
 from ccl_plugins.optimizers.adamw import AdamW as AdamW
 from ccl_plugins.optimizers.lars import LARS as LARS
 from ccl_plugins.optimizers.sgd import SGD as SGD
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

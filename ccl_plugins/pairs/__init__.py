@@ -7,3 +7,6 @@ from ccl_plugins.pairs.patches import Masks as Masks
 from ccl_plugins.pairs.patches import Patches as Patches
 from ccl_plugins.pairs.queue import Queue as Queue
 from ccl_plugins.pairs.samples import Samples as Samples
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

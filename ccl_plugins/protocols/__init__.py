@@ -47,3 +47,6 @@ from ccl_plugins.protocols.traits import TRAITS as TRAITS
 from ccl_plugins.protocols.traits import Trait as Trait
 from ccl_plugins.protocols.traits import trait as trait
 from ccl_plugins.protocols.transform import Transform as Transform
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -5,3 +5,6 @@ from ccl_plugins.samplers.imbalanced import Imbalanced as Imbalanced
 from ccl_plugins.samplers.same_condition import SameCondition as SameCondition
 from ccl_plugins.samplers.uniform import Uniform as Uniform
 from ccl_plugins.samplers.weighted import Weighted as Weighted
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

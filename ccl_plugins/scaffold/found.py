@@ -142,7 +142,8 @@ def _in_table(
     path: Path, image: str | None, label: str | None, value_types: dict[str, ValueType]
 ) -> Found:
     words = [name for name, value_type in value_types.items() if value_type == "categorical"]
-    table = read_table(path, words)
+    numbers = [name for name in value_types if name not in words]
+    table = read_table(path, words, numbers=numbers)
     for name in (image, label, *value_types):
         if name:
             choose(table, [name], str(path))

@@ -19,6 +19,7 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import Measurement
 from ccl_plugins.report.answers import answers, component
 from ccl_plugins.report.runs import Runs
+from ccl_plugins.sharing.escaping import block, code, plain
 from ccl_plugins.sharing.loader import CONSTANTS
 
 if TYPE_CHECKING:
@@ -125,11 +126,11 @@ class Shared:
 
     @property
     def began_with(self) -> str:
-        """The weights that training began with; empty: random ones."""
+        """The weights that training began with, in Markdown; empty: random ones."""
         file = self.record["backbone"].get("checkpoint_path")
         if file is not None:
-            return f"weights of a file, `{file}`"
-        return f"the weights `{self.base_model}`" if self.base_model else ""
+            return f"weights of a file, {code(file)}"
+        return f"the weights {code(self.base_model)}" if self.base_model else ""
 
 
 def card(shared: Shared) -> str:
@@ -147,13 +148,13 @@ def card(shared: Shared) -> str:
     size = "x".join(map(str, shared.images.get("input_size", ())))
     shape = f" of shape {size}" if size else ""
     intro = (
-        f"The backbone `{_backbone(shared)}` gives {shared.config['num_features']} features of"
+        f"The backbone {code(_backbone(shared))} gives {shared.config['num_features']} features of"
         f" {'an image' if shared.samples == 'images' else 'a sample'}{shape}."
-        f" It was trained on `{shared.data}` by `{component(shared.record['method'])}` with the objective"
-        f" `{component(shared.record['objective'])}`, with {LIBRARY}; the heads of its training are left"
-        " out."
+        f" It was trained on {code(shared.data)} by {code(component(shared.record['method']))} with the"
+        f" objective {code(component(shared.record['objective']))}, with {LIBRARY}; the heads of its"
+        " training are left out."
     )
-    parts = [f"---\n{_front_matter(shared)}\n---\n\n# {shared.name}\n", f"{intro}\n"]
+    parts = [f"---\n{_front_matter(shared)}\n---\n\n# {plain(shared.name)}\n", f"{intro}\n"]
     for title, lines in sections.items():
         if text := "\n".join(lines):
             parts.append(f"## {title}\n\n{text}\n")
@@ -232,20 +233,21 @@ features.
         lines += [f"images = torch.zeros(2, {shape})"]
     lines += ["with torch.no_grad():", "    features = model(images)"]
     yield f"With `load.py`, which needs {needs}{', and prepares images' * images}:\n"
-    yield "\n".join(["```python", *lines, "```"])
+    yield block("python", "\n".join(lines))
 
 
 def _data(shared: Shared) -> Iterator[str]:
     known = shared.record.get("data", {})
-    yield f"The data set is `{shared.data}`:"
-    yield f"\n```toml\ndataset = {inline(shared.record['dataset'])}\n```\n"
+    yield f"The data set is {code(shared.data)}:"
+    dataset = f"dataset = {inline(shared.record['dataset'])}"
+    yield f"\n{block('toml', dataset)}\n"
     for split, done in {"train": "trained", "test": "measured"}.items():
         if split in known and (split == "train" or shared.run.metrics):
             name = {"train": "training"}.get(split, split)
             count, digest = known[split]["samples"], known[split]["digest"][:8]
             yield f"It was {done} on the {name} split: {count} {shared.samples} (digest `{digest}`)."
     if columns := known.get("train", {}).get("columns"):
-        yield f"Known of each are {and_all([f'`{name}`' for name in columns])}."
+        yield f"Known of each are {and_all([*map(code, columns)])}."
 
 
 def _condition(shared: Shared) -> Iterator[str]:
@@ -253,7 +255,7 @@ def _condition(shared: Shared) -> Iterator[str]:
     if not conditions:
         yield "There is none: nothing was read beside the samples as a condition."
     for name, given in conditions.items():
-        yield f"- `{name}` is given by `{component(given)}`: `{inline(given)}`"
+        yield f"- {code(name)} is given by {code(component(given))}: {code(inline(given))}"
     yield "\nWhat the objective does with it:\n" if conditions else "\nThe objective:\n"
     yield from _done(shared.record["objective"])
 
@@ -267,13 +269,14 @@ def _done(objective: Any, place: str = "") -> Iterator[str]:
         verb = "kept" if objective["keep"] else "suppressed"
         weight = objective.get("weight")
         shown = f", with weight {inline(weight)}" if weight is not None else ""
-        yield f"- `{objective['on']}` is {verb} by a guide, `{component(objective['by'])}`{shown}."
+        what, how = code(str(objective["on"])), code(component(objective["by"]))
+        yield f"- {what} is {verb} by a guide, {how}{shown}."
     elif isinstance(objective, Mapping):
         use = str(objective.get("use", ""))
         if use.startswith("objective:"):
             on = objective.get("on")
-            reads = f", on `{on}`" if isinstance(on, str) else ""
-            yield f"- `{component(objective)}`{reads}: {_summary(use)}"
+            reads = f", on {code(on)}" if isinstance(on, str) else ""
+            yield f"- {code(component(objective))}{reads}: {plain(_summary(use))}"
         for key, each in objective.items():
             yield from _done(each, key)
 
@@ -311,14 +314,14 @@ def _measured(shared: Shared) -> Iterator[str]:
 
 def _row(after: Measurement, before: Measurement | None) -> str:
     cells = [
-        f"`{after.column}`" if after.column else "",
-        f"`{after.name}`",
+        code(after.column) if after.column else "",
+        code(after.name),
         spread(after.value, interval=after.interval),
         spread(before.value, interval=before.interval) if before else "not measured",
         "" if after.chance is None else f"{after.chance:.2g}",
-        f"{shorten(after.sentence)}{_better(after)}",
+        f"{plain(shorten(after.sentence))}{_better(after)}",
     ]
-    return f"| {' | '.join(_cell(each) for each in cells)} |"
+    return f"| {' | '.join(cells)} |"
 
 
 def _better(each: Measurement) -> str:
@@ -328,10 +331,6 @@ def _better(each: Measurement) -> str:
     return f" ({each.direction}: {says})"
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
-
-
 def _answers(shared: Shared) -> Iterator[str]:
     """What the numbers mean, as the report says it: is it learning, and what did conditioning do."""
     (result,) = shared.reported.results
@@ -339,7 +338,7 @@ def _answers(shared: Shared) -> Iterator[str]:
     for answer in answers(shared.reported.groups)[:2]:
         for about, sentence in answer.sentences:
             if about not in names:  # what a measurement is stands in the table
-                yield f"- {shorten(sentence)}"
+                yield f"- {plain(shorten(sentence))}"
 
 
 def _training(shared: Shared) -> Iterator[str]:
@@ -349,7 +348,7 @@ def _training(shared: Shared) -> Iterator[str]:
     yield f"- It began with {began or 'random weights'}."
     if record["backbone"].get("lora"):
         lora = record["backbone"]["lora"]
-        yield f"- LoRA, {inline(lora)}, learned in their place; it is merged into these weights."
+        yield f"- LoRA, {code(inline(lora))}, learned in their place; it is merged into these weights."
     samples = fit["batch_size"] * fit.get("accumulate", 1)
     yield (
         f"- {steps} steps of {samples} {shared.samples}, with seed {fit['seed']} and precision"
@@ -358,14 +357,14 @@ def _training(shared: Shared) -> Iterator[str]:
     for key in ("method", "transform", "optimizer", "schedule"):
         given = record.get(key) or fit.get(key)
         if given:
-            yield f"- {key}: `{inline(given)}`"
+            yield f"- {key}: {code(inline(given))}"
     versions = [f"{name} {version}" for name, version in shared.reported.versions().items()]
-    yield f"- Versions: {and_all(versions)}."
+    yield f"- Versions: {plain(and_all(versions))}."
 
 
 def _limits(shared: Shared) -> Iterator[str]:
     yield (
-        f"- Measured on the test split of `{shared.data}` only: what its features tell of other"
+        f"- Measured on the test split of {code(shared.data)} only: what its features tell of other"
         f" {shared.samples} is not known."
     )
     yield (
@@ -379,11 +378,11 @@ def _limits(shared: Shared) -> Iterator[str]:
     if not shared.run.measurements("before"):
         yield "- The backbone before training was not measured."
     for each in shared.reported.findings():
-        yield f"- While it was trained, something looked wrong: {shorten(each['line'])}"
+        yield f"- While it was trained, something looked wrong: {plain(shorten(each['line']))}"
     if shared.places:
         yield (
             "- The files do not say where the data lies: paths are shortened to their last part, in"
-            f" {and_all([f'`{place}`' for place in shared.places])}."
+            f" {and_all([*map(code, shared.places)])}."
         )
 
 

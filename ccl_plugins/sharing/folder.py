@@ -24,6 +24,7 @@ from ccl_plugins.files.sums import SUMS, write_sums
 from ccl_plugins.files.tensors import write_tensors
 from ccl_plugins.sharing.card import ABOUT, LOADER, ONNX, PIPELINE, Shared, card
 from ccl_plugins.sharing.loader import CONSTANTS, timm_loader, torch_loader
+from ccl_plugins.sharing.names import check_license, check_repository
 from ccl_plugins.sharing.onnx_model import onnx_is_installed, write_onnx
 
 if TYPE_CHECKING:
@@ -53,12 +54,17 @@ def write_folder(
         What a reader should know: paths that were shortened, files that were left out and why.
 
     Raises:
-        ValueError: If the run is not finished, the folder has files, the backbone cannot be written as
-            plain PyTorch, or what was written computes other features.
+        ValueError: If repository or license have a name that the Hub refuses, the run is not finished,
+            the folder has files, the backbone cannot be written as plain PyTorch, or what was written
+            computes other features.
         FileNotFoundError: If the run has no weights.
         PluginFailed: If the plug-in of backbone or transform is gone, without which nothing is computed.
     """
     folder = Path(folder).expanduser()
+    if repository is not None:
+        check_repository(repository)
+    if license is not None:
+        check_license(license)
     _require_finished(run)
     require_empty(folder)
     format = "torch" if unknown_to_timm(run) else "timm"

@@ -2,47 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from ccl_plugins.sharing.folder import FILES
-
-HUB_LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
 
 
 class NotUploaded(OSError):
     """An upload that was not done; the message says why."""
 
 
-def check_license(license: str) -> str:
-    """The identifier of a license, if it has the form of one.
-
-    Raises:
-        ValueError: If it has not.
-    """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", license):
-        raise ValueError(
-            f"a license is named by its identifier on the Hub, as 'mit' or 'cc-by-nc-4.0', not {license!r}:"
-            f" {HUB_LICENSES} lists them"
-        )
-    return license
-
-
-def require_login(repository: str) -> None:
+def require_login() -> None:
     """Refuse an upload that cannot work, before anything is computed; no network is used.
 
     Raises:
-        ValueError: If it is no name of a repository.
         NotUploaded: If there is no token.
     """
     from huggingface_hub import get_token
-    from huggingface_hub.errors import HFValidationError
-    from huggingface_hub.utils import validate_repo_id
 
-    try:
-        validate_repo_id(repository)
-    except HFValidationError as error:
-        raise ValueError(f"a repository is named as 'me/model': {error}") from error
     if get_token() is None:
         raise NotUploaded(
             "you are not logged in to the Hugging Face Hub: run hf auth login, or set HF_TOKEN"

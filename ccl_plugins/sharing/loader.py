@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -77,7 +78,7 @@ def _function(program: Any, keys: Mapping[str, str]) -> str:
     }
     (images,) = signature.user_inputs
     head = [f"def _features(stored, {images}):", f"device = {images}.device"]
-    taken = [f'{name} = stored["{key}"]' for name, key in tensors.items()]
+    taken = [f"{name} = stored[{json.dumps(key)}]" for name, key in tensors.items()]
     return "\n    ".join([*head, *taken, *_body(graph)]) + "\n"
 
 

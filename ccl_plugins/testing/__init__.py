@@ -18,3 +18,6 @@ from ccl_plugins.testing.suite import check as check
 from ccl_plugins.testing.suite import checks as checks
 from ccl_plugins.testing.suite import parametrize_with_checks as parametrize_with_checks
 from ccl_plugins.testing.two_ranks import on_two_ranks as on_two_ranks
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

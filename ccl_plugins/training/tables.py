@@ -14,6 +14,7 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of
 from ccl_plugins.files.checkpoints import EMBEDDINGS
 from ccl_plugins.files.mapped import Reading, place_of, rows
+from ccl_plugins.files.reading import naming
 from ccl_plugins.metadata import embeddings
 from ccl_plugins.metadata.fitted import TableSummary, summarize
 from ccl_plugins.metadata.values import check_policy, check_values, missing_rows
@@ -199,7 +200,8 @@ class Tables:
         condition = self.conditions[name]
         table = fitted if isinstance(fitted, Table) else Table(fitted)
         policy = trait(condition, "missing")
-        values = check_values(name, table.values, condition.value_type, self.size, policy)
+        with naming(getattr(source_of(condition), "file", None)):
+            values = check_values(name, table.values, condition.value_type, self.size, policy)
         # Under "error" none is missing; to look again takes a pass over the table.
         some = policy != "error"
         missing = int(missing_rows(table.values, condition.value_type).sum()) if some else 0

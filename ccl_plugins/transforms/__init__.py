@@ -11,3 +11,6 @@ from ccl_plugins.transforms.multi import MultiTransform as MultiTransform
 from ccl_plugins.transforms.noise import NoiseTransform as NoiseTransform
 from ccl_plugins.transforms.simclr import SimCLRTransform as SimCLRTransform
 from ccl_plugins.transforms.tokens import TokenTransform as TokenTransform
+
+# Without the folder's modules, which alone have a spec: one may have the name of a package.
+__all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import below_one, whole
+from ccl_plugins.files.reading import reading
 from ccl_plugins.protocols import ValueType
 
 LOOKED_AT = 10_000
@@ -130,10 +131,12 @@ def _read(path: Path) -> Any:
     path = Path(path).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"there is no tokenizer {str(path)!r}")
-    text = path.read_text("utf-8")
+    with reading(path, "tokenizer"):
+        text = path.read_text("utf-8")
     library = _library()
     try:
         tokenizer = library.Tokenizer.from_str(text)
+        tokenizer.encode("\N{SNOWMAN}")  # a word that it may not know
     except (
         BaseException
     ) as error:  # the library raises no narrower one, and a panic of Rust is none

@@ -253,7 +253,7 @@ def test_a_mistake_is_one_line_that_says_what_is_there(birds, capsys, words, mes
 
 def test_nothing_is_made_of_nothing(birds, capsys):
     for source, message in (
-        ("nowhere.csv", "there is no table"),
+        ("nowhere.csv", "there is no file nowhere.csv"),
         ("images.jsonl", "a table ends in .csv, .tsv or .parquet"),
         ("empty", "no images; images end in"),
         ("words.csv", "has no column of image files, as 'owl/1.jpg'; it has name"),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, List, Value
+from support.image_samples import write_image
 from torch.utils import data
 
 import ccl_plugins as ccl
@@ -244,3 +245,58 @@ def test_images_of_more_than_8_bits_are_refused_and_not_cut():
     source = Dataset.from_dict({"photo": deep}, features=Features({"photo": Image()}))
     with pytest.raises(OSError, match=r"row 0 \(from 0\).*'I;16' has more than 8 bits"):
         Images(source, "photo", "L", "here")[0]
+
+
+def small(**columns):
+    size = len(next(iter(columns.values())))
+    return {"photo": list(np.zeros((size, 8, 8, 3), np.uint8)), **columns}
+
+
+def test_a_missing_class_in_a_list_is_none_of_the_classes(tmp_path):
+    """-1 would else be the last."""
+    features = Features(
+        {
+            "photo": Image(),
+            "label": ClassLabel(names=["cat", "dog"]),
+            "tags": List(ClassLabel(names=["wet", "dark", "far"])),
+        }
+    )
+    given = small(label=[0, 1, -1, 0], tags=[[0, -1], [-1], [2, None], []])
+    one = Dataset.from_dict(given, features)
+    DatasetDict(train=one, test=one).save_to_disk(tmp_path / "one")
+    train = HuggingFace(tmp_path / "one")("train")
+    nan = torch.nan
+    expected = torch.tensor([[1, nan, nan], [nan, nan, nan], [nan, nan, 1], [0, 0, 0]])
+    torch.testing.assert_close(train.metadata["tags"], expected, equal_nan=True)
+    assert train.metadata["label"].tolist() == [0, 1, -1, 0]
+
+
+def test_classes_that_mean_another_thing_in_the_other_split_are_refused(tmp_path):
+    def of(names):
+        features = Features({"photo": Image(), "label": ClassLabel(names=names)})
+        return Dataset.from_dict(small(label=[0, 1]), features)
+
+    DatasetDict(train=of(["cat", "dog"]), test=of(["dog", "cat"])).save_to_disk(tmp_path / "one")
+    message = (
+        r"one: the classes of column 'label' are \['cat', 'dog'\] in train and \['dog', 'cat'\]"
+    )
+    with pytest.raises(ValueError, match=message):
+        HuggingFace(tmp_path / "one")("train")
+
+
+@pytest.mark.parametrize(("column", "word"), [("patient", "007"), ("gene", "NA")])
+def test_names_that_datasets_would_change_are_refused(tmp_path, monkeypatch, column, word):
+    """It reads 007 as 7, and NA as no value."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    for split in ("train", "test"):
+        folder = tmp_path / "photos" / split
+        folder.mkdir(parents=True)
+        rows = ["file_name,label,age,patient,gene"]
+        for i in range(4):
+            write_image(folder / f"{i}.png", 10 * i)
+            rows.append(f"{i}.png,{i % 2},{i}.5,{('7', '007')[i % 2]},{('TP53', 'NA')[i % 2]}")
+        (folder / "metadata.csv").write_text("\n".join(rows))
+    dataset = HuggingFace(tmp_path / "photos", columns=["age"])
+    assert dataset("train").metadata["age"].tolist() == [0.5, 1.5, 2.5, 3.5]
+    with pytest.raises(ValueError, match=rf"metadata\.csv: column '{column}' has '{word}', which"):
+        HuggingFace(tmp_path / "photos", columns=[column])("train")

@@ -136,8 +136,45 @@ def test_what_is_not_there_is_named(root, tmp_path):
     with pytest.raises(FileNotFoundError, match="has no folders, one per class"):
         ImageFolder(tmp_path / "empty", test_fraction=0.5)("train")
     write_image(tmp_path / "flat" / "lone" / "0.png")
-    with pytest.raises(ValueError, match="class 0 has one sample"):
+    with pytest.raises(ValueError, match="class 'lone' has one sample"):
         ImageFolder(tmp_path / "flat", test_fraction=0.5)("train")
+
+
+@pytest.mark.parametrize(
+    ("label", "fraction", "groups", "message"),
+    [
+        (
+            [0, 0, 1, 1, 2],
+            0.4,
+            None,
+            "class 'owl' has one sample, which cannot be both in train and",
+        ),
+        (
+            [0, 1, 1, 2],
+            0.4,
+            None,
+            r"class 'crow' has one sample \(so have 1 others\), which cannot",
+        ),
+        ([0, 0, -1], 0.4, None, r"class -1 \(missing\) has one sample"),
+        ([0, 0, 1, 1], 0.4, [0, 1, 2, 2], "class 'wren' has 2 samples, all in one group, which"),
+        (
+            [0, 0, 1, 1, 2, 2],
+            0.1,
+            None,
+            "of 6 samples leaves 5 to train on and 1 to test on, and each",
+        ),
+        ([0, 0, 1, 1], 0.9, None, "of 4 samples leaves 0 to train on and 4 to test on"),
+        ([], 0.5, None, "of 0 samples leaves 0 to train on"),
+        ([0.5, 1.5], 0.5, None, "the label holds other numbers than class ids"),
+        ([0.0, float("nan")], 0.5, None, "the label holds other numbers than class ids"),
+    ],
+)
+def test_a_fraction_that_cannot_be_of_each_class_is_told_in_our_words(
+    label, fraction, groups, message
+):
+    groups = None if groups is None else torch.tensor(groups)
+    with pytest.raises(ValueError, match=message):
+        hold_out(torch.tensor(label), fraction, 0, groups, ["crow", "wren", "owl"])
 
 
 def test_a_class_that_a_split_would_lack_is_named():

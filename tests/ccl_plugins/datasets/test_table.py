@@ -74,11 +74,39 @@ def test_columns_can_be_chosen_and_their_measures_given(path):
 
 
 def test_the_label_may_be_numbers_that_are_names(path):
-    path.write_text(TABLE.replace("wren", "017").replace("owl", "2").replace("crow", "x"))
-    with pytest.raises(ValueError, match="'species' has 'x' in line 4 among numbers such as '017'"):
+    path.write_text(TABLE.replace("wren", "17").replace("owl", "2").replace("crow", "x"))
+    with pytest.raises(ValueError, match="'species' has 'x' in line 4 among numbers such as '17'"):
         open_table(path).schema()
     dataset = open_table(path, value_types={"label": "categorical"})
-    assert dataset("train").vocabulary["label"] == ["017", "2", "x"]
+    assert dataset("train").vocabulary["label"] == ["17", "2", "x"]
+
+
+@pytest.mark.parametrize(
+    ("wren", "owl"), [("007", "7"), ("1e5", "100000"), ("+7", "7"), ("1e+05", "2e+06")]
+)
+@pytest.mark.filterwarnings("ignore:.*may be a name or a number")
+def test_labels_that_look_like_numbers_are_classes_of_their_own(path, wren, owl):
+    path.write_text(TABLE.replace("wren", wren).replace("owl", owl).replace("crow", owl))
+    dataset = open_table(path)
+    assert dataset.schema()["label"] == "categorical"
+    assert dataset("train").vocabulary["label"] == sorted([wren, owl])
+
+
+def test_patients_of_two_tables_are_told_apart_by_their_zeros(path):
+    train = write(path.parent, "image,label,patient\na.png,0,7\nb.png,1,8\n", "train.csv")
+    test = write(path.parent, "image,label,patient\nc.png,0,007\nd.png,1,9\n", "test.csv")
+    dataset = ImageTable(train, test=test, group="patient")
+    assert dataset("test").vocabulary["patient"] == ["007", "7", "8", "9"]
+    assert not {*dataset("train").metadata["patient"].tolist()} & {
+        *dataset("test").metadata["patient"].tolist()
+    }
+
+
+def test_names_are_numbers_only_where_they_are_declared_so(path):
+    path.write_text(TABLE.replace("1.5", "1e5").replace("2.5", "+7").replace("0.5", "08"))
+    assert open_table(path).schema()["age"] == "categorical"
+    ages = open_table(path, value_types={"age": "continuous"})("train").metadata["age"]
+    assert ages.tolist() == [1e5, 7.0, 8.0]
 
 
 def test_the_test_images_may_be_in_another_table(path):

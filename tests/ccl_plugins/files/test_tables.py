@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import builtins
+import warnings
 
 import numpy as np
 import pytest
 
-from ccl_plugins.files.tables import read_table
+from ccl_plugins.files.tables import read_table, read_tables
 
 
 def write(path, text):
@@ -45,8 +46,159 @@ def test_a_table_that_is_not_right_is_named_with_its_line(tmp_path, text, messag
         read_table(write(tmp_path / "a.csv", text))
 
 
+def cells_of(path, cells, sep=",", **declared):
+    """What one column of a file with these cells holds, and the warnings."""
+    quoted = [f'"{cell}"' if sep == "," else cell for cell in cells]
+    write(path / "a.csv", f"id{sep}x\n" + "".join(f"{cell}{sep}y\n" for cell in quoted))
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        column = read_table(path / "a.csv", sep=sep, **declared)["id"]
+    return column, [str(each.message) for each in said]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["007", "7"],
+        ["0123", "123", ""],
+        ["250.00", "038.9"],
+        ["007", "x1", "12"],
+        ["TP53", "NA", "MARCH1", "nan", "inf"],
+        ["NA", "None"],
+        ["1f", "2e6", "3a"],
+        ["0x1F", "0x20"],
+        ["true", "false"],
+    ],
+)
+def test_names_are_words_and_each_is_itself(tmp_path, cells):
+    column, said = cells_of(tmp_path, cells)
+    assert column == [cell or None for cell in cells]
+    assert not said
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["1e5", "2e6"],
+        ["1e5", "100000"],
+        ["2310009E13", "2310009E14"],
+        ["+7", "7"],
+        [" 7 ", "7"],
+        ["-0", "0"],
+        ["１２", "１３"],
+        ["1_000", "2_000"],
+        ["1,5", "2,25"],
+        ["1,000", "2,000"],
+        ["nan", "inf"],
+        [str(2**63), "1"],
+        ["9" * 60, "1"],
+    ],
+    ids=lambda cells: cells[0][:20],
+)
+def test_what_may_be_a_name_or_a_number_is_a_word_and_said(tmp_path, cells):
+    column, (line,) = cells_of(tmp_path, cells)
+    assert column == cells
+    assert f"a.csv: column 'id' has {cells[0]!r} in line 2" in line
+    assert "which may be a name or a number, and is read as words: declare it" in line
+    assert cells_of(tmp_path, cells, words=["id"]) == (cells, [])
+
+
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["7", "-8", "", "  "], [7, -8, None, None]),
+        (["1.0", "1", ".5", "2."], [1.0, 1.0, 0.5, 2.0]),
+        (["1e-05", "0.3", "1e+05"], [1e-5, 0.3, 1e5]),
+        (["-0.3", "+0.5", " 7", "1e5"], [-0.3, 0.5, 7.0, 1e5]),
+        (["0.5", "inf"], [0.5, float("inf")]),
+        ([str(2**53 + 1), str(2**53)], [2**53 + 1, 2**53]),
+    ],
+)
+def test_numbers_as_programs_write_them_are_numbers(tmp_path, cells, values):
+    column, said = cells_of(tmp_path, cells)
+    assert column == values
+    assert [*map(type, column)] == [*map(type, values)]
+    assert not said
+
+
+@pytest.mark.parametrize(
+    ("cells", "word"),
+    [
+        (["7", "NA"], "NA"),
+        (["7", "nan"], "nan"),
+        (["0.5", "1,000"], "1,000"),
+        (["12", "１２"], "１２"),
+        (["0.5", "1e999"], "1e999"),
+    ],
+)
+def test_words_among_numbers_are_told_with_their_line(tmp_path, cells, word):
+    with pytest.raises(
+        ValueError, match=f"a.csv: column 'id' has '{word}' in line 3 among numbers"
+    ):
+        cells_of(tmp_path, cells)
+
+
+@pytest.mark.parametrize("sep", [";", "\t"])
+@pytest.mark.parametrize(
+    ("cells", "values"),
+    [
+        (["1,5", "2,25"], [1.5, 2.25]),
+        (["1,000", "2,5"], [1.0, 2.5]),
+        (["1.001", "0.99"], [1.001, 0.99]),
+    ],
+)
+def test_a_file_has_the_decimal_mark_that_its_cells_show(tmp_path, sep, cells, values):
+    assert cells_of(tmp_path, cells, sep) == (values, [])
+
+
+def test_thousands_that_are_set_apart_are_never_read_as_decimals(tmp_path):
+    """950 and 1.200 would become 950 and 1.2."""
+    for cells in (["1.000,5", "2,5"], ["950", "1.200"], ["1.200", "2,5"]):
+        with pytest.raises(
+            ValueError, match=r"column 'id' has '1\.\d00.* write a number as 1234,5"
+        ):
+            cells_of(tmp_path, cells, ";")
+    column, (line,) = cells_of(tmp_path, ["1.000", "2.500"], ";")
+    assert column == ["1.000", "2.500"]
+    assert "'1.000' in line 2, which may be a name or a number" in line
+
+
+def test_what_is_declared_is_read_so(tmp_path):
+    assert cells_of(tmp_path, ["007", "1e5", "nan"], numbers=["id"])[0][:2] == [7.0, 1e5]
+    assert cells_of(tmp_path, ["1.0", "2"], classes=["id"]) == ([1, 2], [])
+    column, (line,) = cells_of(tmp_path, ["1.5", "2"], classes=["id"])
+    assert column == ["1.5", "2"]
+    assert "'1.5' in line 2, which may be a name" in line
+    with pytest.raises(ValueError, match="has 'old' in line 3 among numbers"):
+        cells_of(tmp_path, ["3", "old"], numbers=["id"])
+
+
+def test_both_splits_agree_on_what_a_column_is(tmp_path):
+    train = write(tmp_path / "train.csv", "id,age\n7,1\n8,2\n")
+    test = write(tmp_path / "test.csv", "id,age\n007,1.5\n9,2\n")
+    assert read_tables([train, test]) == [
+        {"id": ["7", "8"], "age": [1.0, 2.0]},
+        {"id": ["007", "9"], "age": [1.5, 2.0]},
+    ]
+    write(test, "id,age\nx,1\n")
+    message = (
+        r"test\.csv: column 'id' has 'x' in line 2 among numbers such as '7' .* of .*train\.csv"
+    )
+    with pytest.raises(ValueError, match=message):
+        read_tables([train, test])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_mark_of_the_encoding_comes_first(tmp_path, encoding):
+    """As Excel writes it, also as text between tabs."""
+    path = tmp_path / "a.tsv"
+    path.write_text("id\tname, first\n007\tMöwe\n", encoding=encoding)
+    for given in ("utf-8", "cp1252"):
+        assert read_table(path, encoding=given) == {"id": ["007"], "name, first": ["Möwe"]}
+
+
 def test_a_table_must_exist_and_be_csv_or_parquet(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no table '.*a\.csv'"):
+    with pytest.raises(FileNotFoundError, match=r"no file .*a\.csv"):
         read_table(tmp_path / "a.csv")
     with pytest.raises(ValueError, match=r"not as 'a\.xlsx'"):
         read_table(write(tmp_path / "a.xlsx", "a"))

@@ -70,11 +70,11 @@ def test_a_split_by_sample_is_too_good_and_by_group_is_not():
 
 
 def test_a_split_that_cannot_be_made_of_whole_groups_is_refused():
-    label, groups = torch.tensor([0, 0, 1, 1, 1, 1]), torch.tensor([0, 0, 1, 1, 2, 2])
+    label, groups = torch.tensor([1, 0, 0, 1, 0, 0, 0, 0]), torch.tensor([3, 0, 0, 2, 3, 0, 2, 1])
     with pytest.raises(ValueError, match=r"would have no sample of class [01].*in few groups"):
         hold_out(label, 0.5, 0, groups)
-    with pytest.raises(ValueError, match="there is 1 group"):
-        hold_out(label, 0.5, 0, torch.zeros(6).long())
+    with pytest.raises(ValueError, match=r"class 0 has 6 samples, all in one group \(so have 1"):
+        hold_out(label, 0.5, 0, torch.zeros(8).long())
 
 
 def test_groups_are_class_ids_of_every_sample():

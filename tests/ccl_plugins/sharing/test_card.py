@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 import warnings
+from types import SimpleNamespace
 
 import pytest
 from huggingface_hub import ModelCard
@@ -12,6 +15,7 @@ from support import plates_apart
 import ccl_plugins as ccl
 from ccl_plugins.experiments.export import describe
 from ccl_plugins.experiments.paths import without_paths
+from ccl_plugins.protocols import Measurement
 from ccl_plugins.sharing.card import ABOUT, Shared, card
 
 
@@ -135,3 +139,52 @@ def test_a_finding_of_training_is_told(small_run, monkeypatch):
     assert "something looked wrong: the loss stays at chance" in section(
         card(shared(small_run)), "Limits"
     )
+
+
+EVIL = '<img src="http://tracker/x.png"> [click](http://evil) `y` | x \n\n# A heading\n'
+
+
+def test_whatever_columns_runs_and_plug_ins_are_called_the_card_shows_it_as_words(
+    timm_run, monkeypatch
+):
+    """No HTML, no link, no heading, no further cell of a table."""
+    given = shared(ccl.load(timm_run.path), repository="me/model")
+    given.record.update(
+        json.loads(json.dumps(given.record).replace('"age"', json.dumps(EVIL))),
+        dataset={**given.record["dataset"], "columns": [EVIL]},
+        conditions={EVIL: {"use": "condition:ccl-plugins/column", "name": EVIL}},
+    )
+    given.record["data"]["train"]["columns"][EVIL] = []
+    given.places.append(EVIL)
+    measured = {
+        f"{EVIL}{role}": Measurement(
+            EVIL, 0.5, interval=(0.1, 0.9), sentence=EVIL, column=EVIL, role=role
+        )
+        for role in ("label", "condition", "other")
+    }
+    monkeypatch.setattr(type(given.run), "measurements", lambda *_: measured)
+    monkeypatch.setattr(
+        "ccl_plugins.report.runs.Runs.findings", lambda _: iter([{"line": f"at {EVIL}"}])
+    )
+    monkeypatch.setattr("ccl_plugins.report.runs.Runs.versions", lambda _: {EVIL: EVIL})
+    monkeypatch.setattr("ccl_plugins.sharing.card._summary", lambda _: EVIL)
+    monkeypatch.setattr(
+        "ccl_plugins.sharing.card.answers",
+        lambda _: [SimpleNamespace(sentences=[(None, f"of {EVIL}")])],
+    )
+    text = card(given)
+    data = ModelCard(text).data
+    assert {each.metric_name for each in data.eval_results} == {EVIL}
+    _, _, body = text.split("---\n", 2)
+    body = re.sub(r"```.*?```|(`+)(?!`).*?(?<!`)\1(?!`)", "", body, flags=re.DOTALL)
+    assert not re.search(r"<(?!/?code>)|\[click\]|http://|^# A heading", body, re.MULTILINE)
+    rows = [line for line in body.splitlines() if line.startswith("|")]
+    assert len(rows) == 9
+    assert {row.count("|") for row in rows} == {7}
+    assert body.count("A heading") >= 12
+
+
+def test_the_name_of_a_run_is_a_heading_of_words(small_run, tmp_path):
+    run = ccl.load(shutil.copytree(small_run.path, tmp_path / "<b>*x*"))
+    assert "\n# &lt;b&gt;&#42;x&#42;\n" in card(shared(run))
+    assert ModelCard(card(shared(run))).data.model_name == "<b>*x*"

@@ -74,6 +74,10 @@ def test_a_dry_run_writes_the_folder_and_needs_no_hub(hub, timm_run, tmp_path, c
         (["--license", "mit"], "name the repository, as in ccl push RUN me/model"),
         (["me/model", "--license", "MIT License"], "as 'mit' or 'cc-by-nc-4.0', not 'MIT License'"),
         (["me/model/x", "--license", "mit"], "a repository is named as 'me/model'"),
+        (["model", "--license", "mit"], "a repository is named as 'me/model', not 'model'"),
+        (['me/x"); import os #', "--dry-run", "out"], "a repository is named as 'me/model'"),
+        (["me/x.git", "--dry-run", "out"], "a repository is named as 'me/model'"),
+        (["me/x", "--license", "MIT License", "--dry-run", "out"], "not 'MIT License'"),
     ],
 )
 def test_a_mistake_in_the_call_is_said_before_anything_is_computed(hub, capsys, words, message):
