@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import io
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -17,7 +18,8 @@ from ccl_plugins.experiments.paths import without_paths
 from ccl_plugins.experiments.record import write_json
 from ccl_plugins.files.atomic import replacing
 from ccl_plugins.files.lock import owning
-from ccl_plugins.files.sums import write_sums
+from ccl_plugins.files.sums import SUMS, has_sum, write_sums
+from ccl_plugins.files.written import note
 from ccl_plugins.transforms.modalities import of_image
 
 Run: TypeAlias = Any
@@ -68,20 +70,28 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     plain = plain_backbone(run)
     program = None if format == "timm" else _saved(traced(plain, run, config))
     with owning(run.path if folder is None else target), replacing(target, EXPORTED) as staged:
+        if folder is None:
+            note(run.path, *(target / name for name in EXPORTED))
         write_weights(staged, run, plain)
         write_json(staged / CONFIG, config)
         if program is not None:
             (staged / PROGRAM).write_bytes(program)
         (staged / README).write_text(_readme(config, format), "utf-8")
-        parts = (WEIGHTS, CONFIG, PROGRAM, *ADAPTERS)
+        parts = (WEIGHTS, CONFIG, PROGRAM, *ADAPTERS, README)
         write_sums(staged, [part for part in parts if (staged / part).exists()])
     return target
 
 
 def _refuse_other_files(target: Path) -> None:
-    """Refuse a folder that holds files of an export's names and no export, whose weights come first."""
-    others = [name for name in EXPORTED if (target / name).exists()]
-    if others and WEIGHTS not in others:
+    """Refuse a folder that holds files of an export's names which the sums of no export have."""
+    known = has_sum(target / WEIGHTS)
+    others = [
+        name
+        for name in EXPORTED
+        if os.path.lexists(target / name)
+        and not (known and (name == SUMS or has_sum(target / name)))
+    ]
+    if others:
         raise ValueError(
             f"{target} has a file {others[0]}, which is of no export and would be replaced: name a folder"
             " of its own"
