@@ -70,8 +70,9 @@ class Training:
             RuntimeError: If training failed; what it printed is in the job's output.
         """
         command = [sys.executable, "-m", "ccl_plugins", "train", *self.arguments, *self.first]
-        # SLURM signals all processes of a job; where this one listens, it alone asks for the checkpoint.
-        heard = [n for n in (signal.SIGUSR1, signal.SIGUSR2) if callable(signal.getsignal(n))]
+        # SLURM signals all processes of a job; only this one asks for the checkpoint.  By SIGUSR2, or where
+        # submitit is told so by SIGUSR1.
+        heard = [signal.SIGUSR2, *[signal.SIGUSR1] * callable(signal.getsignal(signal.SIGUSR1))]
         handlers = {number: signal.signal(number, signal.SIG_IGN) for number in heard}
         try:
             self._process = subprocess.Popen(command)

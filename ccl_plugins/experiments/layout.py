@@ -132,6 +132,9 @@ class Layout:
         sync_folder(self.folder)
         try:
             delete(self.folder, *(self.folder / name for name in names))
+            for each in (self.checkpoints, *self.exports.values()):  # of writes that were killed
+                if each.is_dir() and not each.is_symlink() and not any(each.iterdir()):
+                    each.rmdir()
         except OSError as error:
             error.add_note(f"the next run in {self.folder} deletes what is left of the old one")
             raise

@@ -41,7 +41,7 @@ from ccl_plugins.protocols import Measurement, trait
 from ccl_plugins.training.fitting import CannotBegin, FitResult, fit, until_begun
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.resume_point import ResumePoint
-from ccl_plugins.training.sampling import check_accumulate, check_processes
+from ccl_plugins.training.sampling import check_batches, check_processes
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.logging import (
     HISTORY,
@@ -305,7 +305,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
             check_apart(split, test)
         if len(split):
             widths(parts, split, pipeline.settings)  # transform and networks may not take such data
-            check_accumulate(parts, len(split), pipeline.settings)
+            check_batches(parts, len(split), pipeline.settings)
         record[DATA] = {
             name: fingerprint(each, pipeline.settings.workers, parts.transform)
             for name, each in (("train", split), ("test", test))

@@ -63,7 +63,9 @@ class Interrupt:
     def __init__(self) -> None:
         self.requested = False
         self._since = 0.0
-        """When the first signal arrived."""
+        """When the first signal arrived; 0: none."""
+        self._stop_at = 0.0
+        """When a second one did."""
         self._kill_launched: Callable[[Any], None] | None = None
         self._raised = False
         self._former: dict[int, Any] = {}
@@ -120,8 +122,8 @@ class Interrupt:
             del os.environ[LAUNCHER]
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if number == getattr(signal, "SIGHUP", 0):
-            leave_lost_terminal()
+        leave_lost_terminal()
+        leave_lost_terminal()
         if self.requested and self._is_second(number):
             self._raised = True
             raise KeyboardInterrupt
@@ -136,7 +138,7 @@ class Interrupt:
 
     def _watch(self, signals: socket.socket, launcher: int) -> None:
         launched = int(os.environ.get("LOCAL_RANK", 0)) > 0
-        arrived, stop_at = 0, 0.0
+        arrived = 0
         with signals:
             while True:
                 if select.select([signals], [], [], 0.2)[0]:
@@ -154,9 +156,9 @@ class Interrupt:
                                 " once",
                                 signal.Signals(number).name,
                             )
-                        elif arrived > 1 and self._is_second(number) and not stop_at:
-                            stop_at = time.monotonic()
-                waited = time.monotonic() - stop_at if stop_at else 0.0
+                        elif arrived > 1 and self._is_second(number) and not self._stop_at:
+                            self._stop_at = time.monotonic()
+                waited = time.monotonic() - self._stop_at if self._stop_at else 0.0
                 if waited > (PATIENCE_TO_CLOSE if self._raised else PATIENCE):
                     self._end("stopped at once")
                 if launched and os.getppid() != launcher:

@@ -147,13 +147,13 @@ def check_processes(settings: FitSettings) -> None:
         )
 
 
-def check_accumulate(parts: Parts, size: int, settings: FitSettings) -> None:
-    """Check `accumulate` early, where the number of batches is known: if the sampler reads no condition.
+def check_batches(parts: Parts, size: int, settings: FitSettings) -> None:
+    """Check the batches of an epoch before anything is computed, if the sampler reads no condition.
 
     Raises:
-        ValueError: See `FitSettings.check_accumulate`.
+        ValueError: For a batch size that the sampler cannot take; see `FitSettings.check_accumulate`.
     """
-    if settings.accumulate > 1 and parts.sampler_on is None:
+    if parts.sampler_on is None:
         sampler = parts.sampler(size=size, batch_size=settings.batch_size, seed=settings.seed)
         settings.check_accumulate(len(sampler))
 
