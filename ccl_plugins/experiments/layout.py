@@ -92,7 +92,7 @@ class Layout:
         refuse_others(self.folder, [*self.fixed, *more])
 
     def refuse_links(self) -> None:
-        """Refuse links in place of a run's folders, behind which it would write elsewhere.
+        """Refuse links in place of a run's folders, behind which it would write elsewhere, and files.
 
         Raises:
             OSError: Naming one.
@@ -103,6 +103,8 @@ class Layout:
                     f"{folder} is a link, and a run writes and deletes in its folder alone: make"
                     f" {self.folder} itself a link, or put a folder there"
                 )
+            if folder.exists() and not folder.is_dir():
+                raise OSError(f"{folder} is a file, and a run needs a folder there: move it")
 
     def adopt(self) -> None:
         """Note the files of a run that came without its list, as from a machine of somebody else.

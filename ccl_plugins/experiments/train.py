@@ -46,7 +46,7 @@ from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.logging import (
     HISTORY,
     contained,
-    is_exact,
+    exact_files,
     log_evaluation,
     names_of,
     opened,
@@ -176,8 +176,7 @@ def _refuse_others(checked: Checked) -> None:
     if _lacks_list(checked):
         layout.refuse_links()
         return
-    names = filter(is_exact, names_of(checked.pipeline.built_loggers.values()))
-    logged = (file for name in names if not (file := layout.folder / name).is_dir())
+    logged = exact_files(layout.folder, names_of(checked.pipeline.built_loggers.values()))
     last = file_of(layout.checkpoints, point.step).name if point else ""
     later = (file for file in layout.steps if file.name > last)
     layout.refuse_others(*later, *(layout.checkpoints / name for name in EMBEDDED), *logged)

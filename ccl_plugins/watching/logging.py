@@ -80,9 +80,9 @@ def opened(
     made: list[Any] = []
 
     def add(name: str, open: Callable[[], Any], files: Iterable[str]) -> None:
-        exact = [folder / each for each in files if is_exact(each)]
+        exact = exact_files(folder, files)
         try:
-            refuse_others(folder, (each for each in exact if not each.is_dir()))
+            refuse_others(folder, exact)
             note(folder, *exact)
             each = open()
             if training:
@@ -204,9 +204,10 @@ def is_name(name: Any) -> bool:
     return bool(re.sub(r"\[[^]]*\]|[*?.]", "", name))
 
 
-def is_exact(name: str) -> bool:
-    """Whether it is a name, and no pattern."""
-    return not re.search(r"[*?[]", name)
+def exact_files(folder: Path, names: Iterable[str]) -> list[Path]:
+    """The files with those of some names that are no patterns; into folders more files are written."""
+    files = [folder / name for name in names if not re.search(r"[*?[]", name)]
+    return [file for file in files if file.is_symlink() or not file.is_dir()]
 
 
 def _containing(call: Callable[..., Any], name: str, state: dict[str, bool]) -> Callable[..., Any]:
