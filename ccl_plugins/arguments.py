@@ -13,12 +13,12 @@ from typing import Any
 
 def positive(name: str, value: float) -> float:
     """A finite number above 0."""
-    return _require(math.isfinite(value) and value > 0, name, "a finite number above 0", value)
+    return _require(_is_finite(value) and value > 0, name, "a finite number above 0", value)
 
 
 def non_negative(name: str, value: float) -> float:
     """A finite number, 0 or more."""
-    return _require(math.isfinite(value) and value >= 0, name, "a finite number, 0 or more", value)
+    return _require(_is_finite(value) and value >= 0, name, "a finite number, 0 or more", value)
 
 
 def zero_or_seen(name: str, value: float) -> float:
@@ -41,7 +41,7 @@ def fraction(name: str, value: float) -> float:
 
 def finite(name: str, value: float) -> float:
     """A finite number."""
-    return _require(math.isfinite(value), name, "a finite number", value)
+    return _require(_is_finite(value), name, "a finite number", value)
 
 
 def one_of(name: str, value: str, choices: Sequence[str]) -> str:
@@ -60,6 +60,13 @@ def number(name: str, value: Any) -> float:
     """A number; numpy's numbers count, truth values do not."""
     real = isinstance(value, Real) and not isinstance(value, bool)
     return _require(real, name, "a number", value, TypeError)
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond float64
+        return False
 
 
 def _require(

@@ -25,6 +25,7 @@ from ccl_plugins.cli.commands import (
     values_set,
 )
 from ccl_plugins.cli.evaluate import measured
+from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.messages import warnings_of
 from ccl_plugins.kinds import registry
 
@@ -145,8 +146,8 @@ def _submit(jobs: Sequence[Job], ready: Sequence[Checked], options: argparse.Nam
     for job, checked in zip(jobs, ready, strict=True):
         folder = job.folder.resolve()
         file = folder / "logs" / f"{folder.name}.toml"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(job.file, file)
+        with atomic_write(file) as temporary:  # never through a link
+            shutil.copyfile(job.file, temporary)
         settings = [f"fit.{name}={json.dumps(value)}" for name, value in job.settings.items()]
         changes = [*options.set, *settings]
         arguments = [str(file), "--out", str(folder.parent), "--quiet"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.files.events import EVENTS, check_events
 from ccl_plugins.files.reading import reading
 from ccl_plugins.files.sums import check_sum
 
@@ -20,7 +20,7 @@ Curves = dict[str, list[tuple[int, float]]]
 
 
 def curves(run: Run) -> Curves:
-    """Every scalar of a run: from its TensorBoard events, else from ``history.csv``.
+    """Every scalar of a run, from its first step on, whatever its loggers are and were.
 
     Steps that a resumed run repeated are listed once, with the value that was logged last.
 
@@ -28,42 +28,25 @@ def curves(run: Run) -> Curves:
         run: A run; one that is still trained has the scalars written so far.
 
     Raises:
-        FileNotFoundError: If the run has neither events nor ``history.csv``.
-        ValueError: If a file of them is damaged.
+        FileNotFoundError: If the run has no ``history.csv``.
+        ValueError: If the file is damaged.
     """
     history = Layout(run.path).history
-    if any(run.path.glob(f"{EVENTS}*")):
-        series = _from_events(run.path)
-    elif history.is_file():
-        series = _from_csv(history)
-    else:
-        raise FileNotFoundError(
-            f"{run.path} has no curves: neither TensorBoard events nor {history.name}"
-        )
+    if not history.is_file():
+        raise FileNotFoundError(f"{run.path} has no curves: it has no {history.name}")
+    series = _read(history)
     return {name: sorted(dict(points).items()) for name, points in sorted(series.items())}
 
 
-def _from_events(folder: Path) -> Curves:
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    for file in folder.glob(f"{EVENTS}*"):
-        if not check_sum(file):  # a run that is still trained, or was killed
-            check_events(file)
-    # 0: all scalars; of other kinds, one.
-    sizes = {"scalars": 0, "images": 1, "histograms": 1, "audio": 1, "tensors": 1}
-    events = EventAccumulator(str(folder), size_guidance=sizes).Reload()
-    return {
-        name: [(event.step, float(event.value)) for event in events.Scalars(name)]
-        for name in events.Tags()["scalars"]
-    }
-
-
-def _from_csv(file: Path) -> Curves:
+def _read(file: Path) -> Curves:
     """A row for each number: step, name, value."""
     series: Curves = {}
-    check_sum(file)
-    with reading(file, "table of curves"), file.open(encoding="utf-8", newline="") as lines:
-        reader = csv.DictReader(lines)
+    with reading(file, "table of curves"):
+        whole = check_sum(file)
+        text = file.read_bytes().decode("utf-8")
+        if not whole:  # a run that is trained still, or was killed, may have begun a row
+            text = text[: text.rfind("\n") + 1]
+        reader = csv.DictReader(io.StringIO(text, newline=""))
         if missing := {"step", "name", "value"} - {*(reader.fieldnames or ())}:
             raise ValueError(f"{file}: the first line lacks {', '.join(sorted(missing))}")
         for row in reader:

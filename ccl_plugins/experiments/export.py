@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 import io
-from collections.abc import Mapping
+import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,7 +18,8 @@ from ccl_plugins.experiments.paths import without_paths
 from ccl_plugins.experiments.record import write_json
 from ccl_plugins.files.atomic import replacing
 from ccl_plugins.files.lock import owning
-from ccl_plugins.files.sums import write_sums
+from ccl_plugins.files.sums import SUMS, has_sum, write_sums
+from ccl_plugins.files.written import note, written
 from ccl_plugins.transforms.modalities import of_image
 
 Run: TypeAlias = Any
@@ -63,7 +65,9 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     if one_of("format", format, FORMATS) == "timm" and unknown:
         raise ValueError(f"{run.path} has {unknown}: the format 'torch' takes any backbone")
     target = Path(folder).expanduser() if folder is not None else run.layout.exports[format]
-    _refuse_other_files(target)
+    if folder is None:
+        run.layout.refuse_links()
+    _refuse_other_files(target, written(run.path) if folder is None else ())
     config = describe(run, format)
     plain = plain_backbone(run)
     program = None if format == "timm" else _saved(traced(plain, run, config))
@@ -75,13 +79,18 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
         (staged / README).write_text(_readme(config, format), "utf-8")
         parts = (WEIGHTS, CONFIG, PROGRAM, *ADAPTERS)
         write_sums(staged, [part for part in parts if (staged / part).exists()])
+        if folder is None:
+            note(run.path, *(target / name for name in EXPORTED if (staged / name).exists()))
     return target
 
 
-def _refuse_other_files(target: Path) -> None:
-    """Refuse a folder that holds files of an export's names and no export, whose weights come first."""
-    others = [name for name in EXPORTED if (target / name).exists()]
-    if others and WEIGHTS not in others:
+def _refuse_other_files(target: Path, wrote: Collection[str]) -> None:
+    """Refuse a folder with files of these names that neither the run wrote nor an export has sums of."""
+    names = [name for name in EXPORTED if os.path.lexists(target / name)]
+    known = [name for name in names if has_sum(target / name)]
+    known += [README, SUMS] if WEIGHTS in known else []
+    others = [name for name in names if name not in known and f"{target.name}/{name}" not in wrote]
+    if others:
         raise ValueError(
             f"{target} has a file {others[0]}, which is of no export and would be replaced: name a folder"
             " of its own"

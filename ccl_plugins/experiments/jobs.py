@@ -70,13 +70,15 @@ class Training:
             RuntimeError: If training failed; what it printed is in the job's output.
         """
         command = [sys.executable, "-m", "ccl_plugins", "train", *self.arguments, *self.first]
-        # SLURM signals all processes of a job; only this one asks for the checkpoint.
-        ignoring = signal.getsignal(signal.SIGUSR2)
-        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+        # SLURM signals all processes of a job; only this one asks for the checkpoint.  By SIGUSR2, or where
+        # submitit is told so by SIGUSR1.
+        heard = [signal.SIGUSR2, *[signal.SIGUSR1] * callable(signal.getsignal(signal.SIGUSR1))]
+        handlers = {number: signal.signal(number, signal.SIG_IGN) for number in heard}
         try:
             self._process = subprocess.Popen(command)
         finally:
-            signal.signal(signal.SIGUSR2, ignoring)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         while self._process.poll() is None:
             time.sleep(0.2)
         code = self._process.returncode

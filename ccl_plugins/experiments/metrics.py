@@ -12,6 +12,7 @@ from ccl_plugins._engine import engine
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.record import read_json, write_json
 from ccl_plugins.files.sums import WrongSum, check_sum, summed
+from ccl_plugins.files.written import claim, delete
 from ccl_plugins.protocols import Measurement
 
 Time = Literal["before", "after", "validation"]
@@ -83,8 +84,9 @@ def write_measurements(
     changed: dict[str, Any] = {str(time): each for time, each in (measured or {}).items()}
     known = read_measurements(layout)
     known = replace(known, **changed, costs={**known.costs, **(costs or {})})
+    layout.adopt()
     if "after" in changed:
-        layout.metrics.unlink(missing_ok=True)
+        delete(layout.folder, layout.metrics)
     rows: dict[str, Any] = {
         time: [asdict(each) for each in getattr(known, time).values()] for time in TIMES
     }
@@ -97,11 +99,11 @@ def forget_measurements(layout: Layout) -> None:
     """Delete what was measured of a run's weights, since they are trained further."""
     if layout.measurements.exists():
         write_measurements(layout, {"after": {}, "validation": {}})
-    layout.metrics.unlink(missing_ok=True)
+    delete(layout.folder, layout.metrics)
 
 
 def _write(file: Path, values: Mapping[str, Any]) -> None:
-    with summed(file):
+    with summed(claim(file)):
         write_json(file, values)
 
 

@@ -9,13 +9,14 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from ccl_plugins._engine import engine
 from ccl_plugins.experiments.changes import DATA, other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import Layout
@@ -33,16 +34,24 @@ from ccl_plugins.experiments.requirements import check_columns, check_method, ha
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.files.tensors import write_tensors
+from ccl_plugins.files.written import LIST, claim
 from ccl_plugins.kinds import registry
 from ccl_plugins.objectives.base import refuse_parts
 from ccl_plugins.protocols import Measurement, trait
 from ccl_plugins.training.fitting import CannotBegin, FitResult, fit, until_begun
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.resume_point import ResumePoint
-from ccl_plugins.training.sampling import check_processes
+from ccl_plugins.training.sampling import check_batches, check_processes
 from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.watching.logging import (
+    HISTORY,
+    contained,
+    exact_files,
+    log_evaluation,
+    names_of,
+    opened,
+)
 from ccl_plugins.watching.logging import check as check_loggers
-from ccl_plugins.watching.logging import contained, log_evaluation, opened, seal
 
 
 class RunExists(FileExistsError):
@@ -121,6 +130,7 @@ def check(
 
     Raises:
         FolderInUse: If another process writes to the folder.
+        InTheWay: If the run would replace a file that no run in the folder wrote.
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
         ValueError: For devices that cannot share a batch, for evaluators of columns that the data set
             lacks, and if the run to be resumed is of another pipeline.
@@ -134,9 +144,12 @@ def check(
         refuse_in_use(layout.folder)
         if not resume:
             _check_free(layout, overwrite)
-    seen = _checkpoints(layout) if resume else ()
+    seen = tuple(layout.steps) if resume else ()
     point = _resume_point(pipeline, layout, seen) if resume else None
-    return Checked(pipeline, layout, resume, overwrite, point, seen)
+    checked = Checked(pipeline, layout, resume, overwrite, point, seen)
+    if is_first():
+        _refuse_others(checked)
+    return checked
 
 
 def _check_free(layout: Layout, overwrite: bool) -> None:
@@ -154,10 +167,33 @@ def _check_free(layout: Layout, overwrite: bool) -> None:
         )
 
 
-def _checkpoints(layout: Layout) -> tuple[Path, ...]:
-    from ccl_plugins.training.checkpointing import by_step
+def _refuse_others(checked: Checked) -> None:
+    """Refuse a folder with files of others that the run would replace."""
+    from ccl_plugins.training.checkpointing import file_of
+    from ccl_plugins.training.embeddings import EMBEDDED
 
-    return tuple(by_step(layout.checkpoints))
+    layout, point = checked.layout, checked.point
+    if _lacks_list(checked):
+        layout.refuse_links()
+        return
+    logged = exact_files(layout.folder, names_of(checked.pipeline.built_loggers.values()))
+    last = file_of(layout.checkpoints, point.step).name if point else ""
+    later = (file for file in layout.steps if file.name > last)
+    layout.refuse_others(*later, *(layout.checkpoints / name for name in EMBEDDED), *logged)
+
+
+def _lacks_list(checked: Checked) -> bool:
+    """Whether the run in the folder came without the list of what it wrote, as from another machine."""
+    layout = checked.layout
+    if (layout.folder / LIST).exists() or layout.overwritten.exists():
+        return False
+    if checked.point is not None:
+        return True
+    try:
+        is_record = "versions" in read_json(layout.record)
+    except (FileNotFoundError, engine.InvalidConfig):  # or another's file of this name
+        return False
+    return is_record and (checked.resume or checked.overwrite)
 
 
 def _resume_point(
@@ -268,6 +304,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
             check_apart(split, test)
         if len(split):
             widths(parts, split, pipeline.settings)  # transform and networks may not take such data
+            check_batches(parts, len(split), pipeline.settings)
         record[DATA] = {
             name: fingerprint(each, pipeline.settings.workers, parts.transform)
             for name, each in (("train", split), ("test", test))
@@ -332,50 +369,53 @@ def train(
         if is_first():
             measured, original = ({}, None) if checked.point else _measure_before(prepared)
             _begin(prepared)
-        loggers = _open_loggers(prepared)
-        if is_first() and measured:
-            write_measurements(layout, {"before": measured})
-            if original is not None:
-                write_tensors(layout.original, {"test": original}, {})
-            log_evaluation(loggers, numbers(measured), step=0)
-            before(measured)
-        about = Hyperparameters(prepared.record, resumed=checked.point is not None)
-        costs = Costs()
-        watching = [costs, *_monitors(pipeline, costs)]
-        diagnosis = Diagnosis(layout.diagnosis, prepared.symptoms)
-        result = fit(
-            parts,
-            prepared.splits[0],
-            pipeline.settings,
-            prepared.record,
-            folder=layout.folder,
-            checkpoints=layout.checkpoints,
-            weights=layout.weights,
-            resume=checked.point,
-            callbacks=[about, *watching, *prepared.callbacks, diagnosis],
-            progress=progress,
-            loggers=loggers,
-        )
-        if is_first():
-            write_measurements(layout, costs=costs.to_dict())
-            seal(layout.folder)
+        with _opened(prepared) as ours:
+            own = () if isinstance(prepared.logger, bool) else prepared.logger
+            loggers = [*_listening(own), *ours, *_listening(prepared.plugin_loggers)]
+            if is_first() and measured:
+                write_measurements(layout, {"before": measured})
+                if original is not None:
+                    write_tensors(claim(layout.original), {"test": original}, {})
+                log_evaluation(loggers, numbers(measured), step=0)
+                before(measured)
+            about = Hyperparameters(prepared.record, resumed=checked.point is not None)
+            costs = Costs()
+            watching = [costs, *_monitors(pipeline, costs)]
+            diagnosis = Diagnosis(layout.diagnosis, prepared.symptoms)
+            result = fit(
+                parts,
+                prepared.splits[0],
+                pipeline.settings,
+                prepared.record,
+                folder=layout.folder,
+                checkpoints=layout.checkpoints,
+                weights=layout.weights,
+                resume=checked.point,
+                callbacks=[about, *watching, *prepared.callbacks, diagnosis],
+                progress=progress,
+                loggers=loggers,
+            )
+            if is_first():
+                write_measurements(layout, costs=costs.to_dict())
     if not result.finished:
         raise RunInterrupted(layout.folder, result.step, result.total)
 
 
-def _open_loggers(prepared: Prepared) -> list[Any]:
-    """The loggers of a run; on other processes than the first, as many that log nothing."""
+def _opened(prepared: Prepared) -> AbstractContextManager[list[Any]]:
+    """The pipeline's loggers, and what keeps the run's curves."""
+    checked = prepared.checked
+    chosen = checked.pipeline.built_loggers if prepared.logger is True else {}
+    if not is_first():
+        return nullcontext(_listening([*chosen, HISTORY]))
+    done = checked.point.step if checked.point else None
+    return opened(chosen, checked.layout.folder, done)
+
+
+def _listening(loggers: Sequence[Any]) -> list[Any]:
+    """Loggers that end no training; on other processes than the first as many that log nothing."""
     from pytorch_lightning.loggers.logger import DummyLogger
 
-    checked = prepared.checked
-    if prepared.logger is False:
-        return []
-    given: Any = checked.pipeline.built_loggers if prepared.logger is True else prepared.logger
-    if not is_first():
-        return [DummyLogger() for _ in (*given, *prepared.plugin_loggers)]
-    if prepared.logger is True:
-        given = opened(given, checked.layout.folder, checked.point.step if checked.point else None)
-    return [contained(each) for each in (*given, *prepared.plugin_loggers)]
+    return [contained(each) if is_first() else DummyLogger() for each in loggers]
 
 
 def _monitors(pipeline: Composition, costs: Any) -> list[Any]:
@@ -393,9 +433,11 @@ def _begin(prepared: Prepared) -> None:
     """Clear the folder as was asked, and write the record."""
     checked = prepared.checked
     layout = checked.layout
+    if _lacks_list(checked):
+        layout.adopt()
     if checked.overwrite or layout.overwritten.exists():
         layout.delete()
-    elif checked.resume and checked.seen != _checkpoints(layout):
+    elif checked.resume and checked.seen != tuple(layout.steps):
         raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
     elif checked.point is None:
         # It was checked before other runs were trained.
@@ -405,7 +447,7 @@ def _begin(prepared: Prepared) -> None:
     layout.delete_partial()
     if not _is_finished(checked):
         forget_measurements(layout)  # of older weights
-    write_json(layout.record, prepared.record)
+    write_json(claim(layout.record), prepared.record)
 
 
 def _is_finished(checked: Checked) -> bool:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ccl_plugins.figures.embedding_map import EmbeddingMap
 from ccl_plugins.figures.kernel_matrix import KernelMatrix
 from ccl_plugins.figures.style import png
-from ccl_plugins.files.events import EVENTS, replacing_events
+from ccl_plugins.files.events import event_files, replacing_events
+from ccl_plugins.files.lock import owning
 from ccl_plugins.protocols import DoesNotApply, Figure
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def show(run: Run) -> list[str]:
     import numpy as np
     from PIL import Image
 
-    if not any(run.path.glob(f"{EVENTS}*")):
+    if not event_files(run.path):
         return []
     drawn = {}
     figures: dict[str, Figure] = {
@@ -42,7 +43,7 @@ def show(run: Run) -> list[str]:
             continue
     step = run.progress[0]
     if drawn:
-        with replacing_events(run.path, f".figures-{step}") as writer:
+        with owning(run.path), replacing_events(run.path, f".figures-{step}") as writer:
             for name, image in drawn.items():
                 writer.add_image(name, np.asarray(image), step, dataformats="HWC")
     return [*drawn]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 PARTIAL = ".partial"
+_PRIVATE = re.compile(r"\.(.+\.[0-9a-f]{8}|[0-9a-f]{16})\.partial")
+"""The names of private folders."""
 
 
 @contextlib.contextmanager
@@ -94,13 +97,23 @@ def sync_folder(folder: Path) -> None:
 
 def delete_abandoned(folder: Path) -> None:
     """Delete the temporary files that processes which were killed left in a folder."""
-    for each in folder.glob(f".*{PARTIAL}"):
+    for each in abandoned(folder):
         lock = _lock(each)
         try:
             lock.acquire(blocking=False)
         except OSError:  # it is in use, or no such folder
             continue
         _delete(each, lock)
+
+
+def abandoned(folder: Path) -> list[Path]:
+    """The private folders of writers in a folder, among them those of processes that were killed."""
+    there = folder.glob(f".*{PARTIAL}")
+    return [
+        each
+        for each in there
+        if _PRIVATE.fullmatch(each.name) and each.is_dir() and not each.is_symlink()
+    ]
 
 
 @contextlib.contextmanager

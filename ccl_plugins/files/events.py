@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import struct
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -10,13 +10,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.sums import write_sums
+from ccl_plugins.files.written import claim, delete, written
+
 EVENTS = "events.out.tfevents."
 """What the names of TensorBoard's files begin with; the second in which they were made follows."""
 
 
 @contextmanager
 def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
-    """A writer of TensorBoard events whose file takes the place of those with the same suffix.
+    """A writer of TensorBoard events whose file takes the place of the run's with the same suffix.
+
+    It has its checksum as soon as it is there.
 
     Raises:
         OSError: If they cannot be written; the earlier ones stay.
@@ -24,21 +30,38 @@ def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
     from torch.utils.tensorboard import SummaryWriter
 
     catch_thread_errors()
-    earlier = set(folder.glob(f"{EVENTS}*{suffix}"))
+    earlier = [name for name in event_files(folder) if name.endswith(suffix)]
+    path = claim(folder / f"{EVENTS}{_last(folder)}.{os.getpid()}{suffix}")
     try:
-        with SummaryWriter(str(folder), filename_suffix=suffix) as writer:
-            yield writer
-        raise_thread_error()
+        with atomic_write(path) as temporary:
+            with SummaryWriter(str(temporary.parent), filename_suffix=suffix) as writer:
+                yield writer
+            raise_thread_error()
+            (made,) = temporary.parent.glob(f"{EVENTS}*")
+            made.rename(temporary)
     except BaseException:
-        for file in set(folder.glob(f"{EVENTS}*{suffix}")) - earlier:
-            file.unlink()
+        delete(folder, path)
         raise
-    for file in folder.glob(f"{EVENTS}*{suffix}"):
-        if file in earlier:
-            file.unlink()
-        else:  # TensorBoard reads by name: in time, and after the training's of the same second
-            second, rest = file.name.removeprefix(EVENTS).split(".", 1)
-            file.rename(file.with_name(f"{EVENTS}{second}~{time.time_ns()}.{rest}"))
+    write_sums(folder, [path.name])
+    delete(folder, *(folder / each for each in earlier))
+
+
+def _last(folder: Path) -> str:
+    """A time that comes after those in the names of all files of events, by which TensorBoard reads them.
+
+    The clock may have gone back; and of one second, training's have no nanoseconds.
+    """
+    names = (file.name.removeprefix(EVENTS)[:10] for file in folder.glob(f"{EVENTS}*"))
+    now, latest = (
+        int(time.time()),
+        max((int(name) for name in names if name.isdecimal()), default=0),
+    )
+    return f"{now if now >= latest else latest + 1:010}~{time.time_ns():020}"
+
+
+def event_files(folder: Path) -> list[str]:
+    """The names of the files of events that a run wrote into its folder."""
+    return [name for name in written(folder) if name.startswith(EVENTS)]
 
 
 def catch_thread_errors() -> None:
@@ -69,29 +92,3 @@ def _catch(args: Any) -> None:
         _caught.append(args.exc_value)
     else:
         _others[-1](args)
-
-
-def check_events(file: Path) -> None:
-    """Compare the records of a file of events with the checksums in it.
-
-    A record that a killed process did not finish is none.
-
-    Raises:
-        ValueError: For a damaged record, which TensorBoard takes for the end of the file.
-    """
-    from tensorboard.summary.writer.record_writer import masked_crc32c
-
-    data, at = memoryview(file.read_bytes()), 0
-    while len(data) - at >= 12:
-        length, check = struct.unpack_from("<QI", data, at)
-        whole = masked_crc32c(bytes(data[at : at + 8])) == check
-        if whole and at + 16 + length > len(data):
-            return
-        if whole:
-            check = struct.unpack_from("<I", data, at + 12 + length)[0]
-            whole = masked_crc32c(bytes(data[at + 12 : at + 12 + length])) == check
-        if not whole:
-            raise ValueError(
-                f"{file} is damaged at byte {at}: its events do not have their checksums"
-            )
-        at += 16 + length

@@ -56,12 +56,16 @@ def owning(folder: Path) -> Iterator[None]:
     owner = folder / OWNER
     try:
         since = datetime.now().astimezone().isoformat(" ", "seconds")
-        owner.write_text(json.dumps([socket.gethostname(), os.getpid(), since]), "utf-8")
+        owner.unlink(missing_ok=True)
+        with owner.open(
+            "x", encoding="utf-8"
+        ) as file:  # never through a link that somebody put there
+            json.dump([socket.gethostname(), os.getpid(), since], file)
         yield
     finally:
         # While it is locked: a process that waits for a deleted file notices, and asks again.
         owner.unlink(missing_ok=True)
-        (folder / LOCK).unlink(missing_ok=True)
+        _delete_lock(folder)
         lock.release()
         if is_new:
             with suppress(OSError):  # it has files, or another process waits in it
@@ -94,12 +98,19 @@ def _acquire(folder: Path) -> BaseFileLock:
         except OSError as error:
             if error.errno not in NO_LOCKS:  # a Timeout has no number
                 raise
-            (folder / LOCK).unlink(missing_ok=True)
+            _delete_lock(folder)
             lock = SoftFileLock(folder / MARKER)
             lock.acquire(timeout=PATIENCE)
     except Timeout as error:
         raise FolderInUse(_message(folder, isinstance(lock, SoftFileLock))) from error
     return lock
+
+
+def _delete_lock(folder: Path) -> None:
+    """Delete the lock, which is empty; a file of this name that is not is another's."""
+    with suppress(FileNotFoundError):
+        if not (folder / LOCK).lstat().st_size:
+            (folder / LOCK).unlink()
 
 
 def _message(folder: Path, marked: bool) -> str:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.written import note
 
 LARGE = 1 << 28
 """Bytes above which tensors stay in their file, or are put into one."""
@@ -186,7 +187,7 @@ class Filling:
 
     Args:
         size: N.
-        folder: Where the file is; None: they stay in memory.
+        folder: Where the file is, in the folder of a run; None: they stay in memory.
         name: Of the file, if other processes fill in the other rows; None: it has no name, and goes with
             the rows.
         part: The rows that come; None: all.  In memory there are only these.
@@ -229,7 +230,10 @@ class Filling:
         else:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / self._name
-            self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+b")
+            if not self.part.start:  # one process notes it for all
+                note(self._folder.parent, path)
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+            self._file = os.fdopen(os.open(path, flags, 0o644), "r+b")
             self._file.truncate(size)
         os.posix_fallocate(self._file.fileno(), 0, size)
         self._file.seek(self.part.start * row)

@@ -80,6 +80,9 @@ def _lines(sums: Path) -> list[str]:
 
 
 def _write_lines(sums: Path, lines: Iterable[str]) -> None:
+    if not (lines := [*lines]):  # ``sha256sum --check`` takes an empty file for a failure
+        sums.unlink(missing_ok=True)
+        return
     with atomic_write(sums) as temporary:
         temporary.write_text("".join(f"{line}\n" for line in lines), "utf-8")
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class CSV:
     """The file ``history.csv``, with a row for each number: its step, name and value.
 
-    Hyperparameters go into ``hyperparameters.json`` beside it.
+    Every run keeps this file; with this logger, hyperparameters go into ``hyperparameters.json`` beside it.
     """
 
     files = ("history.csv", "hyperparameters.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import warnings
 from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -22,25 +23,38 @@ COLUMNS = ("step", "name", "value")
 class History(Logger):
     """Appends every logged number to a CSV file with the columns step, name and value.
 
-    A row is on the disk when the next step begins.  Hyperparameters go into a JSON file beside it.
+    A row is on the disk when the next step begins.
 
     Args:
         file: The file.
-        hyperparameters: The JSON file.
+        hyperparameters: The JSON file that hyperparameters go into; None: they are not kept.
         done: The step of the checkpoint to resume from: later rows are cut; None begins a new file.
+
+    Warns:
+        UserWarning: If a run is resumed whose file is gone.
     """
 
-    def __init__(self, file: Path, hyperparameters: Path, done: int | None = None) -> None:
+    def __init__(
+        self, file: Path, hyperparameters: Path | None = None, done: int | None = None
+    ) -> None:
         super().__init__()
+        if done and not file.is_file():
+            warnings.warn(
+                f"{file} is gone: what is known of the run's curves begins after step {done}",
+                stacklevel=2,
+            )
+        self.continues_run = done is not None and (
+            hyperparameters is None or hyperparameters.is_file()
+        )
         self.file = file
         self.hyperparameters = hyperparameters
-        self._done = done
-        self._begun = False
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._write([] if done is None else rows_until(file, done))
 
     @property
     def name(self) -> str:
-        """The name of the logger."""
-        return "csv"
+        """Nothing, so that Lightning's callbacks write where they do without a logger."""
+        return ""
 
     @property
     def version(self) -> str:
@@ -50,7 +64,6 @@ class History(Logger):
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Append a row for each number."""
-        self._begin()
         with self.file.open("a", encoding="utf-8", newline="") as out:
             rows = csv.writer(out)
             rows.writerows((step or 0, name, repr(float(value))) for name, value in metrics.items())
@@ -58,24 +71,17 @@ class History(Logger):
     @rank_zero_only
     def log_evaluation(self, metrics: Mapping[str, float], step: int) -> None:
         """Write what was measured at a step, in place of what was measured before at this step."""
-        self._begin()
         kept = [row for row in rows_until(self.file) if row[0] != step or row[1] not in metrics]
         self._write([*kept, *((step, name, repr(float(x))) for name, x in metrics.items())])
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *_: Any, **__: Any) -> None:
         """Write the hyperparameters."""
+        if self.hyperparameters is None:
+            return
         values = vars(params) if isinstance(params, Namespace) else params
         with atomic_write(self.hyperparameters) as temporary:
             temporary.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
-
-    def _begin(self) -> None:
-        """Write the head of a new file, or cut what comes after the step to resume from."""
-        if self._begun:
-            return
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        self._write([] if self._done is None else rows_until(self.file, self._done))
-        self._begun = True
 
     def _write(self, rows: Iterable[tuple[int, str, str]]) -> None:
         with (

@@ -451,8 +451,8 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
     "logger": {
         "files": (
             (),
-            "Read when a run begins, and kept in its folder. The names and patterns of what the logger"
-            ' leaves there, as `("log.db",)`; they are deleted with the run.',
+            "Read when a run begins. The names and patterns of what the logger leaves in the folder of"
+            ' a run, as `("log.db",)`; what was not there before is noted by its name, and deleted with the run.',
             Sequence,
         ),
         "on_disk": (

@@ -23,6 +23,7 @@ from ccl_plugins.files.checkpoints import (
     write_checkpoint,
 )
 from ccl_plugins.files.lock import FolderGone, is_owned
+from ccl_plugins.files.written import claim, delete, note, written
 from ccl_plugins.training import ranks
 from ccl_plugins.training.interrupt import Interrupt
 from ccl_plugins.training.loss_log import LossLog
@@ -36,12 +37,20 @@ OURS = "ccl_plugins"
 
 
 class CheckpointFiles(TorchCheckpointIO):
-    """Lightning's checkpoints as files of plain data."""
+    """Lightning's checkpoints as files of plain data, of callbacks too.
+
+    Args:
+        run: The run's folder, whose list names those that are in it.
+    """
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
         """Write a file."""
+        note(self.run, Path(path))
         write_checkpoint(Path(path), checkpoint)
 
     def load_checkpoint(
@@ -49,6 +58,11 @@ class CheckpointFiles(TorchCheckpointIO):
     ) -> dict[str, Any]:
         """Read a file, never with pickle, whatever ``weights_only`` is."""
         return read_checkpoint(Path(path))
+
+    def remove_checkpoint(self, path: Any) -> None:
+        """Delete a file of the run; those elsewhere are the callback's."""
+        delete(self.run, Path(path))
+        super().remove_checkpoint(path)
 
 
 def file_of(folder: Path, step: int) -> Path:
@@ -66,15 +80,14 @@ def by_step(folder: Path) -> list[Path]:
     return [paths[step] for step in sorted(paths, reverse=True)]
 
 
-def leave_newest(folder: Path, written: Path, keep: int) -> None:
-    """Delete all but the ``keep`` newest checkpoints up to the one just written.
+def leave_newest(folder: Path, latest: Path, keep: int) -> None:
+    """Delete all of the run's checkpoints but the ``keep`` newest up to the one just written.
 
-    Checkpoints of later steps go too: they are damaged, or the run would have resumed from them.
+    Those of later steps go too: they are damaged, or the run would have resumed from them.
     """
     files = by_step(folder)
-    place = files.index(written)
-    for old in [*files[:place], *files[place + keep :]]:
-        old.unlink()
+    place = files.index(latest)
+    delete(folder.parent, *files[:place], *files[place + keep :])
 
 
 def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
@@ -211,6 +224,8 @@ class Checkpointing(Checkpoint):
                 f" {self._step} is not saved; move it back, and resume the run"
             )
         path = file_of(self.folder, self._step)
+        if trainer.is_global_zero:
+            claim(path, self.folder.parent)
         trainer.save_checkpoint(path)
         if trainer.is_global_zero:
             leave_newest(self.folder, path, self.settings.keep_last)
@@ -223,6 +238,6 @@ class Checkpointing(Checkpoint):
         self._tables[file_of(self.folder, self._step)] = named
         if self._tables.keys() >= {*kept}:
             used = set().union(*(self._tables[path] for path in kept))
-            for file in self.folder.glob(f"{TABLE}*.safetensors"):
-                if file.name not in used:
-                    file.unlink()
+            run = self.folder.parent
+            tables = (run / name for name in written(run) if Path(name).name.startswith(TABLE))
+            delete(run, *(each for each in tables if each.name not in used))

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
+from ccl_plugins.files.checkpoints import EMBEDDINGS
 from ccl_plugins.metadata import embeddings
 from ccl_plugins.training import ranks
+
+Embedding = Literal["projection", "key", "features"]
+
+EMBEDDED = tuple(f"{EMBEDDINGS}{each}" for each in get_args(Embedding))
+"""The names of the files that hold large embeddings while conditions are fitted to them."""
 
 
 class Embeddings(embeddings.Embeddings):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +19,10 @@ from ccl_plugins.metadata.columns import columns_and_words
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
 from ccl_plugins.training import ranks
-from ccl_plugins.training.loader import Items, collate
+from ccl_plugins.training.embeddings import Embedding
+from ccl_plugins.training.loader import Items, collate, init_worker
 from ccl_plugins.transforms.modalities import IMAGE, texts_of
 
-Embedding = Literal["projection", "key", "features"]
 """What is computed of each sample: the head's output, the momentum encoder's, or the backbone's."""
 
 
@@ -88,6 +88,7 @@ def _projections(
         batch_sampler=[keys[i : i + batch_size] for i in range(0, len(keys), batch_size)],
         collate_fn=collate,
         num_workers=workers,
+        worker_init_fn=init_worker if workers else None,
         generator=torch.Generator(),
     )
     projections = []
@@ -226,6 +227,7 @@ def _plain_batches(
         batch_sampler=[piece.tolist() for piece in pieces],
         collate_fn=partial(_stack, transform),
         num_workers=workers,
+        worker_init_fn=init_worker if workers else None,
         # The loader draws a seed from this generator instead of the one that training uses.
         generator=torch.Generator(),
     )

@@ -53,7 +53,7 @@ def fit(
 ) -> FitResult:
     """Train a pipeline's parts.
 
-    Ctrl-C and SIGTERM finish the step and write a checkpoint; a run resumed from it continues exactly.
+    A signal to stop finishes the step and writes a checkpoint; a run resumed from it continues exactly.
 
     Args:
         parts: The built parts; their weights are changed in place.
@@ -78,6 +78,7 @@ def fit(
             if a worker was ended, as where memory is short.
     """
     from ccl_plugins.files.checkpoints import versions, write_checkpoint
+    from ccl_plugins.files.written import claim
     from ccl_plugins.objectives.base import reads_projections
     from ccl_plugins.training.checkpointing import Checkpointing, last_good
     from ccl_plugins.training.interrupt import Interrupt
@@ -124,7 +125,7 @@ def fit(
     if finished and trainer.is_global_zero:
         networks = {name: network.state_dict() for name, network in parts.networks.items()}
         about = {"step": steps, "record": json.dumps(record), "versions": versions()}
-        write_checkpoint(weights, {**networks, **about})
+        write_checkpoint(claim(weights, folder), {**networks, **about})
     return FitResult(finished, steps, module.total_steps)
 
 

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import stat
 import sys
 import threading
 import time
@@ -18,13 +19,29 @@ from typing import Any
 
 logger = logging.getLogger(__name__)
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+ALWAYS = (signal.SIGINT, signal.SIGTERM)
+"""The signals that ask a run to stop, whatever they did before."""
+
+OTHERS = tuple(
+    getattr(signal, name)
+    for name in ("SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
+    if hasattr(signal, name)
+)
+"""Those that do so where they would end the process: of a terminal that is lost, and of schedulers.
+
+Where they are ignored, as below ``nohup``, or others listen to them, it stays so.
+"""
+
+SIGNALS = (*ALWAYS, *OTHERS)
+
+TOGETHER = 1.0
+"""Seconds in which further signals, but a second Ctrl-C, say the same: shells and schedulers repeat."""
 
 PATIENCE = 1.0
-"""Seconds after a second Ctrl-C in which a process must raise KeyboardInterrupt, or it is ended."""
+"""Seconds after a second signal in which a process must raise KeyboardInterrupt, or it is ended."""
 
 PATIENCE_TO_CLOSE = 10.0
-"""Seconds after a second Ctrl-C in which it must have closed what is open."""
+"""Seconds after a second signal in which it must have closed what is open."""
 
 EXIT_STATUS = 130
 
@@ -33,11 +50,11 @@ LAUNCHER = "CCL_LAUNCHER"
 
 
 class Interrupt:
-    """A context that records a request to stop; a second Ctrl-C stops at once.
+    """A context that records a request to stop; a second signal stops at once.
 
     A process that waits for others in a collective runs no Python, and no signal handler written in it.  So
     a thread watches too: it sees each signal when it arrives, and ends the process, with its workers and
-    the processes that it launched, if a second Ctrl-C did not.  It also ends a process whose launcher is
+    the processes that it launched, if a second signal did not.  It also ends a process whose launcher is
     gone.
 
     It does nothing outside the main thread, where Python cannot set signal handlers.
@@ -45,14 +62,20 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.requested = False
+        self._since = 0.0
+        """When the first signal arrived; 0: none."""
+        self._stop_at = 0.0
+        """When a second one did."""
         self._kill_launched: Callable[[Any], None] | None = None
         self._raised = False
         self._former: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
         if threading.current_thread() is threading.main_thread():
-            self._former = {number: signal.getsignal(number) for number in SIGNALS}
+            now = {number: signal.getsignal(number) for number in SIGNALS}
+            self._former = {n: h for n, h in now.items() if n in ALWAYS or h == signal.SIG_DFL}
             self.listen()
+            _listening.append(self)
             ours, self._written = socket.socketpair()
             ours.setblocking(False)
             self._written.setblocking(False)
@@ -69,6 +92,7 @@ class Interrupt:
 
     def __exit__(self, *_: object) -> None:
         if self._former:
+            _listening.remove(self)
             signal.set_wakeup_fd(self._former_fd)
             # Ends the watcher; closing alone does not while a forked worker has the socket too.
             self._written.shutdown(socket.SHUT_WR)
@@ -98,14 +122,23 @@ class Interrupt:
             del os.environ[LAUNCHER]
 
     def _request(self, number: int, frame: FrameType | None) -> None:
-        if self.requested and number == signal.SIGINT:
+        leave_lost_terminal()
+        leave_lost_terminal()
+        if self.requested and self._is_second(number):
             self._raised = True
             raise KeyboardInterrupt
         self.requested = True
 
+    def _is_second(self, number: int) -> bool:
+        """Whether a signal after the first one asks for more than that did."""
+        if number == getattr(signal, "SIGXCPU", 0):  # the system sends it every second
+            return False
+        since = self._since or time.monotonic()  # the watcher may not have seen the first yet
+        return number == signal.SIGINT or time.monotonic() - since > TOGETHER
+
     def _watch(self, signals: socket.socket, launcher: int) -> None:
         launched = int(os.environ.get("LOCAL_RANK", 0)) > 0
-        arrived, stop_at = 0, 0.0
+        arrived = 0
         with signals:
             while True:
                 if select.select([signals], [], [], 0.2)[0]:
@@ -113,17 +146,19 @@ class Interrupt:
                     if not numbers:  # the context has ended
                         return
                     self._pass_on(numbers)
-                    for number in (each for each in numbers if each in SIGNALS):
+                    for number in (each for each in numbers if each in self._former):
                         arrived += 1
+                        if arrived == 1:
+                            self._since = time.monotonic()
                         if arrived == 1 and not launched:
                             logger.warning(
                                 "%s: finishing the step and writing a checkpoint; Ctrl-C again stops at"
                                 " once",
                                 signal.Signals(number).name,
                             )
-                        elif arrived > 1 and number == signal.SIGINT and not stop_at:
-                            stop_at = time.monotonic()
-                waited = time.monotonic() - stop_at if stop_at else 0.0
+                        elif arrived > 1 and self._is_second(number) and not self._stop_at:
+                            self._stop_at = time.monotonic()
+                waited = time.monotonic() - self._stop_at if self._stop_at else 0.0
                 if waited > (PATIENCE_TO_CLOSE if self._raised else PATIENCE):
                     self._end("stopped at once")
                 if launched and os.getppid() != launcher:
@@ -141,5 +176,40 @@ class Interrupt:
             self._kill_launched(signal.SIGKILL)
         for worker in multiprocessing.active_children():
             worker.kill()
-        print(f"ccl: {why}", file=sys.stderr, flush=True)
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(f"ccl: {why}", file=sys.stderr, flush=True)
         os._exit(EXIT_STATUS)
+
+
+_listening: list[Interrupt] = []
+
+
+def _forked() -> None:
+    """Take a forked process's signals from its parent, which would take them for its own."""
+    if _listening:
+        signal.set_wakeup_fd(-1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def leave_lost_terminal() -> None:
+    """Write nowhere what would be written to a terminal that is gone, where each write is an error."""
+    for number in (1, 2):
+        with contextlib.suppress(OSError):
+            if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(number):
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+
+
+def ignore_in_worker() -> None:
+    """Have a worker ignore what asks a run to stop, so that the main process can finish its step.
+
+    Ctrl-C, and schedulers that end a job, signal the workers as well.
+    """
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    # Only the first SIGTERM is ignored: the main process ends its workers with a second one.
+    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,6 +16,7 @@ from ccl_plugins.files.mapped import Reading
 from ccl_plugins.pairs.patches import Masks
 from ccl_plugins.protocols import Masking, Transform, trait
 from ccl_plugins.training.first_use import check_views
+from ccl_plugins.training.interrupt import ignore_in_worker
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.sampling import Batches, SampleKey
 from ccl_plugins.training.settings import FitSettings
@@ -273,7 +273,7 @@ class Loader:
             collate_fn=collate,
             pin_memory=pin_memory,
             persistent_workers=workers > 0,
-            worker_init_fn=_init_worker if workers else None,
+            worker_init_fn=init_worker if workers else None,
             # Each iteration draws a seed from this generator instead of the one training uses.
             generator=torch.Generator(),
         )
@@ -301,18 +301,10 @@ class Loader:
         """Nothing: the number of batches consumed is restored before Lightning calls this."""
 
 
-def _init_worker(_: int) -> None:
-    """Workers ignore signals, so that the main process can finish its step.
-
-    Ctrl-C, and schedulers that end a job, signal the workers as well.
-    """
+def init_worker(_: int) -> None:
+    """Have a worker use one core, and leave signals to the main process."""
     torch.set_num_threads(1)
-    signal.set_wakeup_fd(
-        -1
-    )  # a fork has the main process's, which would take a worker's for its own
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Only the first SIGTERM is ignored: the main process ends its workers with a second one.
-    signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    ignore_in_worker()
 
 
 def default_workers(devices: int, on_gpu: bool) -> int:

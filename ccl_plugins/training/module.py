@@ -18,7 +18,8 @@ from ccl_plugins.protocols import (
     trait,
 )
 from ccl_plugins.training import ranks
-from ccl_plugins.training.features import Embedding, embed_split
+from ccl_plugins.training.embeddings import Embedding
+from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import check_gradients, warn_of_unread_queue
 from ccl_plugins.training.kernel_check import check_kernel, kernels_read, together
@@ -138,6 +139,7 @@ class TrainingModule(LightningModule):
                 self.trainer.global_rank,
                 self.trainer.world_size,
             )
+            settings.check_accumulate(len(batches))
             batched = bool(trait(self.parts.transform, "batch_transforms"))
             masking = trait(self.method, "masking")
             items = Items(self.split, self.parts.transform, settings.seed, batched, masking)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from pytorch_lightning.callbacks import TQDMProgressBar
@@ -49,12 +50,13 @@ class Progress(TQDMProgressBar):
     def on_train_batch_end(self, *_: Any) -> None:
         """Advance the bar, or write a line when it is due."""
         bar = self.train_progress_bar
-        if not bar.disable:
-            bar.set_description(self._epoch(), refresh=False)
-            bar.set_postfix_str(self._values(), refresh=False)
-            bar.update()
-        elif time.monotonic() >= self._next_line and self.trainer.global_step < self._total:
-            self._write_line()
+        with suppress(OSError):  # the terminal may be gone, or the disk of a log be full
+            if not bar.disable:
+                bar.set_description(self._epoch(), refresh=False)
+                bar.set_postfix_str(self._values(), refresh=False)
+                bar.update()
+            elif time.monotonic() >= self._next_line and self.trainer.global_step < self._total:
+                self._write_line()
 
     def on_train_epoch_end(self, *_: Any) -> None:
         """Nothing: Lightning would show other values."""
@@ -62,16 +64,18 @@ class Progress(TQDMProgressBar):
     def on_train_end(self, *_: Any) -> None:
         """Close the bar, or write the last line, with what the monitors cost."""
         bar = self.train_progress_bar
-        if bar.disable:
-            self._write_line(ended=True)
-        else:
-            bar.set_postfix_str("  ".join([self._values(), *self._cost()]), refresh=False)
-        super().on_train_end()
+        with suppress(OSError):
+            if bar.disable:
+                self._write_line(ended=True)
+            else:
+                bar.set_postfix_str("  ".join([self._values(), *self._cost()]), refresh=False)
+            super().on_train_end()
 
     def on_exception(self, *_: Any) -> None:
         """Close the bar, so that the error begins on a new line."""
-        if self._train_progress_bar is not None:
-            self._train_progress_bar.close()
+        with suppress(OSError):
+            if self._train_progress_bar is not None:
+                self._train_progress_bar.close()
 
     def _write_line(self, ended: bool = False) -> None:
         if self.is_disabled:

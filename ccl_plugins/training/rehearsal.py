@@ -27,6 +27,7 @@ def rehearse(parts: Parts, split: Any, settings: FitSettings) -> None:
         tables.keep_once(split)
     if all(c.refresh == "batch" or name in tables for name, c in parts.conditions.items()):
         sampler = EpochSampler(parts, tables, settings)
-        Batches(sampler, Consumed(), settings.batch_size, 0, settings.processes)
+        batches = Batches(sampler, Consumed(), settings.batch_size, 0, settings.processes)
+        settings.check_accumulate(len(batches))
     parameter_groups(parts.method, parts.objective, settings.decay, settings.layer_decay)
     backend_of(settings)

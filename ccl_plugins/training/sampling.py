@@ -112,23 +112,62 @@ def check_divisible(size: int, world_size: int) -> None:
 
 
 def check_processes(settings: FitSettings) -> None:
-    """Refuse settings that do not fit the number of processes.
+    """Refuse settings that do not fit the number of processes that were started, before they wait.
 
     Raises:
-        ValueError: For a batch that the processes cannot share evenly; if a launcher started several
-            processes and the settings are for one, so that each would train by itself.
+        ValueError: For a batch that the processes cannot share evenly; if torchrun or SLURM started another
+            number of processes than the settings are for.
     """
     check_divisible(settings.batch_size, settings.processes)
-    launched = {"torchrun": "WORLD_SIZE", "srun": "SLURM_STEP_NUM_TASKS"}
-    if not torch.distributed.is_torchelastic_launched():
-        del launched["torchrun"]
-    for launcher, variable in launched.items():
-        started = int(os.environ.get(variable, 1))
-        if started > 1 and settings.processes == 1:
-            raise ValueError(
-                f"{launcher} started {started} processes, and devices=1 on nodes=1 are one: give"
-                " devices (of each node) and nodes, whose product is the number of processes"
-            )
+    given = f"devices={settings.devices} on nodes={settings.nodes} are {settings.processes}"
+    launcher, started = "srun", _number("SLURM_STEP_NUM_TASKS")
+    in_slurm = _in_slurm()
+    if torch.distributed.is_torchelastic_launched():
+        launcher, started, in_slurm = "torchrun", _number("WORLD_SIZE"), False
+    # In a shell that srun began, Lightning starts the processes.
+    is_launched = started > 1 or (started == 1 and (in_slurm or launcher == "torchrun"))
+    if is_launched and started != settings.processes:
+        raise ValueError(
+            f"{launcher} started {started} processes, and {given}: give devices (of each node) and nodes,"
+            " whose product is the number of processes"
+        )
+    if not in_slurm:
+        return
+    tasks, each, nodes = map(_number, ("SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_NNODES"))
+    right = f"--nodes={settings.nodes} --ntasks-per-node={settings.devices}"
+    if not started and max(tasks, settings.processes) > 1:
+        raise ValueError(
+            f"SLURM was asked for {tasks} tasks and srun started none of them, and {given}: begin the"
+            f" command with srun, in a job with {right}"
+        )
+    if tasks > 1 and (each, nodes or settings.nodes) != (settings.devices, settings.nodes):
+        raise ValueError(
+            f"SLURM divides {tasks} tasks among nodes in another way than devices={settings.devices} on"
+            f" nodes={settings.nodes}: give the job {right}, and no --ntasks"
+        )
+
+
+def check_batches(parts: Parts, size: int, settings: FitSettings) -> None:
+    """Check the batches of an epoch before anything is computed, if the sampler reads no condition.
+
+    Raises:
+        ValueError: For a batch size that the sampler cannot take; see `FitSettings.check_accumulate`.
+    """
+    if parts.sampler_on is None:
+        sampler = parts.sampler(size=size, batch_size=settings.batch_size, seed=settings.seed)
+        settings.check_accumulate(len(sampler))
+
+
+def _in_slurm() -> bool:
+    """Whether Lightning leaves it to SLURM to start processes: not in an interactive shell of it."""
+    is_interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
+    return "SLURM_NTASKS" in os.environ and not is_interactive
+
+
+def _number(variable: str) -> int:
+    """The number in a variable of the environment; 0 without one."""
+    text = os.environ.get(variable, "")
+    return int(text) if text.isdecimal() else 0
 
 
 class EpochSampler:

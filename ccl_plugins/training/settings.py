@@ -20,8 +20,10 @@ DECAY = ("matrices", "all")
 FROM_ZERO = ("seed", "workers")
 """The whole numbers that may be 0; the others are 1 or more."""
 
-MOST_WORKERS = 1024
-"""Processes that load: a mistyped number must not take the machine down."""
+MOST = {"workers": 1024, "devices": 1024, "nodes": 1024, "seed": 2**63 - 1}
+"""The largest whole numbers: a mistyped one must not take the machine down; of the others `MOST_OTHERS`."""
+
+MOST_OTHERS = 10**12
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class FitSettings:
         nodes: Machines that train together.
         precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"`` or ``"64-true"``; losses are always
             computed in at least float32.
-        accumulate: Batches whose gradients make one optimizer step, by their mean; the last step of an
-            epoch may have fewer.
+        accumulate: Batches whose gradients make one optimizer step, by their mean, at most those of an
+            epoch; the last step of an epoch may have fewer.
         micro_batch: Samples of a batch that each device encodes at a time; None: all.  The gradient is
             that of the whole batch, in the memory of a part and with twice the forward passes.
         anchors_at_once: Anchors that each device compares with all keys at a time; None: all.  The loss
@@ -101,9 +103,9 @@ class FitSettings:
             if each.type == "bool":
                 _check_bool(name, value)
             elif each.type == "int" or (each.type == "int | None" and value is not None):
-                whole(name, value, 0 if name in FROM_ZERO else 1)
-        if self.workers is not None and self.workers > MOST_WORKERS:
-            raise ValueError(f"workers must be 0 to {MOST_WORKERS}, not {self.workers}")
+                least, most = int(name not in FROM_ZERO), MOST.get(name, MOST_OTHERS)
+                if whole(name, value, least) > most:
+                    raise ValueError(f"{name} must be {least} to {most}, not {value}")
         non_negative("warmup_epochs", number("warmup_epochs", self.warmup_epochs))
         if self.warmup_epochs > self.epochs:
             raise ValueError(
@@ -119,6 +121,20 @@ class FitSettings:
         one_of("precision", self.precision, PRECISIONS)
         one_of("decay", self.decay, DECAY)
         fraction("layer_decay", number("layer_decay", self.layer_decay))
+
+    def check_accumulate(self, batches: int) -> None:
+        """Refuse an optimizer step of more batches than an epoch has: it would never have so many.
+
+        The rate that `lr_per` scales would be that of a larger step.
+
+        Raises:
+            ValueError: Naming both numbers.
+        """
+        if self.accumulate > batches:
+            raise ValueError(
+                f"accumulate must be 1 to {batches}, not {self.accumulate}: an epoch has {batches} batches"
+                f" of batch_size {self.batch_size}, and an optimizer step none of the next epoch"
+            )
 
     @property
     def processes(self) -> int:

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.files.checkpoints import EMBEDDINGS
 from ccl_plugins.files.mapped import Reading, place_of, rows
 from ccl_plugins.files.reading import naming
+from ccl_plugins.files.written import delete
 from ccl_plugins.metadata import embeddings
 from ccl_plugins.metadata.fitted import TableSummary, summarize
 from ccl_plugins.metadata.values import check_policy, check_values, missing_rows
@@ -28,7 +28,7 @@ from ccl_plugins.protocols import (
     trait,
 )
 from ccl_plugins.training import ranks
-from ccl_plugins.training.embeddings import Embeddings
+from ccl_plugins.training.embeddings import EMBEDDED, Embeddings
 from ccl_plugins.training.first_use import check_observed
 from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.table_files import put, reference
@@ -104,8 +104,7 @@ class Tables:
             self._refresh(due, epoch, split, embed_once, device)
         finally:
             if self.folder is not None and ranks.rank() == 0:
-                for file in self.folder.glob(f"{EMBEDDINGS}*"):
-                    file.unlink()
+                delete(self.folder.parent, *(self.folder / name for name in EMBEDDED))
         return list(due)
 
     def _refresh(

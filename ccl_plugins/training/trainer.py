@@ -12,9 +12,11 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.utilities.warnings import PossibleUserWarning
 from pytorch_lightning.callbacks import ProgressBar
 from pytorch_lightning.strategies import DDPStrategy
+from pytorch_lightning.trainer.connectors.checkpoint_connector import _CheckpointConnector
 from torch.nn.parallel import DistributedDataParallel
 
 from ccl_plugins.training.checkpointing import CheckpointFiles
@@ -25,6 +27,16 @@ from ccl_plugins.training.waiting import BOUND
 
 OTHERS = "lightning"
 """The folder in a run's folder where Lightning's own callbacks write, as ``ModelCheckpoint``."""
+
+
+class Restoring(_CheckpointConnector):
+    """Restores what it is told to.
+
+    In a job of SLURM, Lightning would restore any ``hpc_ckpt_1.ckpt`` that it finds in its folder in place
+    of nothing: weights of another run.
+    """
+
+    _hpc_resume_path = None  # type: ignore[assignment]  # a property of Lightning's
 
 
 def make_trainer(
@@ -45,7 +57,11 @@ def make_trainer(
     if progress and not shown:
         callbacks, shown = [*callbacks, Progress(losses)], True
     several = settings.processes > 1
-    return pl.Trainer(
+    plugins: list[Any] = [CheckpointFiles(out)]
+    if SLURMEnvironment.detect() and not torch.distributed.is_torchelastic_launched():
+        # A signal stops the run; Lightning would write a checkpoint of its own and submit the job again.
+        plugins.append(SLURMEnvironment(auto_requeue=False))
+    trainer = pl.Trainer(
         accelerator="auto",
         devices=settings.devices,
         num_nodes=settings.nodes,
@@ -58,7 +74,7 @@ def make_trainer(
         detect_anomaly=settings.detect_anomaly,
         callbacks=[losses, *callbacks],
         logger=[*loggers] or False,
-        plugins=[CheckpointFiles()],
+        plugins=plugins,
         default_root_dir=out / OTHERS,
         use_distributed_sampler=False,
         # SyncBatchNorm does not run on a CPU.
@@ -68,6 +84,8 @@ def make_trainer(
         num_sanity_val_steps=0,
         log_every_n_steps=1,
     )
+    trainer._checkpoint_connector = Restoring(trainer)
+    return trainer
 
 
 def _several_processes(all_learn: bool) -> DDPStrategy:

@@ -24,6 +24,7 @@ from torch import Tensor
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.checkpoints import require_plain
 from ccl_plugins.files.sums import summed
+from ccl_plugins.files.written import claim
 from ccl_plugins.objectives.scalars import Scheduled, changing
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Length, trait
@@ -240,7 +241,7 @@ class Diagnosis(Callback):
         rows = [asdict(each) for each in self._findings.found]
         try:
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            with summed(self.file), atomic_write(self.file) as temporary:
+            with summed(self.file), atomic_write(claim(self.file)) as temporary:
                 temporary.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
         except OSError as error:  # the run is worth more than what is said of it
             warnings.warn(f"{self.file} cannot be written: {error}", stacklevel=2)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-import json
 import os
-import shutil
+import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.lock import is_owned
 from ccl_plugins.files.messages import printable
 from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, has_sum, write_sums
+from ccl_plugins.files.written import note, refuse_others, written
 from ccl_plugins.protocols import trait
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
 
-LEFT = "loggers.json"
-"""The file in a run's folder that lists what its loggers leave there: it says so without them."""
+HISTORY = "history.csv"
+"""The file of a run's own curves, which it keeps whatever its loggers are."""
 
 CONTAINED = (
     "log_metrics",
@@ -46,32 +47,67 @@ def check(loggers: Mapping[str, Any]) -> None:
             raise ValueError(f"loggers[{number}]: {error}") from error
 
 
+def names_of(loggers: Iterable[Any]) -> list[str]:
+    """The names and patterns of the files that loggers declare."""
+    return [
+        *filter(is_name, dict.fromkeys(name for each in loggers for name in trait(each, "files")))
+    ]
+
+
+@contextmanager
 def opened(
     loggers: Mapping[str, Any], folder: Path, done: int | None, training: bool = True
-) -> list[Logger]:
-    """Open the loggers of the run in a folder, on its first process.
+) -> Iterator[list[Logger]]:
+    """The loggers of the run in a folder, and what keeps its curves, on its first process.
+
+    What they leave there is noted as the run's, and gets checksums when the block ends.  Files that were
+    there before and are not the run's are not theirs, whatever their names.
 
     Args:
         loggers: The loggers by name.
-        folder: The run's folder, which exists.
+        folder: The run's folder, which exists, and which this process owns.
         done: The step of the checkpoint to resume from: loggers continue what they began; None: a new run.
         training: Whether files and services are opened now, as Lightning does where errors end a training.
 
-    Returns:
+    Yields:
         Lightning's loggers of those that could be opened; a warning names each other.
     """
-    _note_files(folder, [name for each in loggers.values() for name in trait(each, "files")])
-    unseal(folder)
-    made = []
-    for name, logger in loggers.items():
+    from ccl_plugins.loggers.history import History
+
+    names = [HISTORY, *names_of(loggers.values())]
+    others = _found(folder, names) - {folder / each for each in written(folder)}
+    unseal(folder, names)
+    made: list[Any] = []
+
+    def add(name: str, open: Callable[[], Any], files: Iterable[str]) -> None:
+        exact = exact_files(folder, files)
         try:
-            each = logger.open(folder, done)
+            refuse_others(folder, exact)
+            note(folder, *exact)
+            each = open()
             if training:
                 _ = getattr(each, "experiment", None)
             made.append(contained(each, name))
         except Exception as error:  # a service or a full disk must not keep a run from training
             _warn(name, "cannot be opened", error)
-    return made
+
+    def close() -> None:
+        if is_owned(folder):  # it may have been moved or deleted
+            note(folder, *sorted(_found(folder, names) - others))
+            seal(folder, names)
+
+    for name, logger in loggers.items():
+        add(name, partial(logger.open, folder, done), names_of([logger]))
+    if not any(isinstance(each, History) for each in made):
+        add("history", partial(History, folder / HISTORY, done=done), [HISTORY])
+    note(folder, *sorted(_found(folder, names) - others))
+    try:
+        yield made
+    except BaseException:
+        with suppress(OSError):  # the first error says what is wrong
+            close()
+        raise
+    close()
 
 
 def contained(logger: Logger, name: str = "") -> Logger:
@@ -112,29 +148,28 @@ def log_again(
         services: Whether those that are not ``on_disk`` are opened again.
     """
     again = {n: each for n, each in loggers.items() if services or trait(each, "on_disk")}
-    made = opened(again, folder, step, training=False)
-    log_evaluation(made, metrics, step)
-    for logger in made:
-        logger.finalize("success")
-    seal(folder)
+    with opened(again, folder, step, training=False) as made:
+        log_evaluation(made, metrics, step)
+        for logger in made:
+            logger.finalize("success")
 
 
-def seal(folder: Path) -> None:
-    """Write the checksums of what the loggers of the run in a folder left there.
+def seal(folder: Path, names: Iterable[str]) -> None:
+    """Write the checksums of the run's files in a folder that have some names.
 
     Files that still have one are those that `unseal` found damaged, and stay so.
     """
-    write_sums(folder, [each.name for each in _logged(folder) if not has_sum(each)])
+    write_sums(folder, [each.name for each in _logged(folder, names) if not has_sum(each)])
 
 
-def unseal(folder: Path) -> None:
-    """Delete the checksums of what loggers left, before they write more; but of damaged files, keep them.
+def unseal(folder: Path, names: Iterable[str]) -> None:
+    """Delete the checksums of the run's files before loggers write more; but of damaged files, keep them.
 
     Warns:
         UserWarning: For a file that does not have its checksum; it is continued as it is.
     """
     whole = []
-    for file in _logged(folder):
+    for file in _logged(folder, names):
         try:
             check_sum(file)
             whole.append(file.name)
@@ -143,46 +178,40 @@ def unseal(folder: Path) -> None:
     forget_sums(folder, whole)
 
 
-def _logged(folder: Path) -> list[Path]:
-    files = {file for name in _files(folder) for file in folder.glob(name)}
-    return sorted(file for file in files if file.is_file())
+def _logged(folder: Path, names: Iterable[str]) -> list[Path]:
+    """The run's files with some names, in the folder itself."""
+    known = {*written(folder)}
+    found = (file for name in names for file in folder.glob(name) if file.name in known)
+    return sorted({file for file in found if file.is_file() and not file.is_symlink()})
 
 
-def delete_files(folder: Path) -> None:
-    """Delete what the loggers of the run in a folder left there."""
-    for name in _files(folder):
-        for file in folder.glob(name):
-            if file.is_dir() and not file.is_symlink():
-                shutil.rmtree(file)
-            else:
-                file.unlink()
-    (folder / LEFT).unlink(missing_ok=True)
-
-
-def _files(folder: Path) -> list[str]:
-    """The names and patterns in a folder's list; what is no name in the folder itself is left out."""
-    try:
-        listed = json.loads((folder / LEFT).read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return []
-    return [name for name in listed if is_name(name)] if isinstance(listed, list) else []
+def _found(folder: Path, names: Iterable[str]) -> set[Path]:
+    """The files with some names, and those in folders with such a name; links are followed nowhere."""
+    found = set()
+    for place in (each for name in names for each in folder.glob(name)):
+        if place.is_symlink() or not place.is_dir():
+            found.add(place)
+        for parent, folders, files in os.walk(place) if place not in found else ():
+            inside = (Path(parent, each) for each in (*folders, *files))
+            found |= {each for each in inside if each.is_symlink() or not each.is_dir()}
+    return found
 
 
 def is_name(name: Any) -> bool:
     """Whether it is a name or a pattern of files in one folder, and not of all files in it."""
-    return isinstance(name, str) and name == os.path.basename(name) and bool(name.strip(".*? "))
+    if not isinstance(name, str) or name != os.path.basename(name):
+        return False
+    return bool(re.sub(r"\[[^]]*\]|[*?.]", "", name))
 
 
-def _note_files(folder: Path, names: Iterable[str]) -> None:
-    known = _files(folder)
-    listed = [*dict.fromkeys([*known, *filter(is_name, names)])]
-    if listed != known:
-        with atomic_write(folder / LEFT) as temporary:
-            temporary.write_text(json.dumps(listed, indent=2) + "\n", encoding="utf-8")
+def exact_files(folder: Path, names: Iterable[str]) -> list[Path]:
+    """The files with those of some names that are no patterns; into folders more files are written."""
+    files = [folder / name for name in names if not re.search(r"[*?[]", name)]
+    return [file for file in files if file.is_symlink() or not file.is_dir()]
 
 
 def _containing(call: Callable[..., Any], name: str, state: dict[str, bool]) -> Callable[..., Any]:
-    @functools.wraps(call)
+    @wraps(call)
     def contained_call(*args: Any, **kwargs: Any) -> Any:
         if state["failed"]:
             return None

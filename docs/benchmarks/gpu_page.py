@@ -15,9 +15,9 @@ What `python docs/benchmarks/gpu.py` checks and measures on a machine with a GPU
 FOUND = """
 **What the first run found.** Values, gradients and weights were equal to the CPU's, and SimCLR on CIFAR-10
 stayed at chance: torch 2.11, on that machine, differentiates `ldexp` wrongly, on the CPU as well, so both
-gradients were 0. The loss has no such gradient now, each objective's gradient is compared with differences of
-its loss (`slope`), and a run whose gradients are all 0 says so. The rows that had compared two wrong gradients
-were deleted; times, peak memory, waits and the resumed run were kept.
+gradients were 0. The loss has no such gradient now, each objective's gradient is compared with differences
+of its loss (`slope`), and a run whose gradients are all 0 says so. The rows that had compared two wrong
+gradients were deleted; times, peak memory, waits and the resumed run were kept.
 """
 NOTHING = """
 **Nothing was measured on a GPU so far.** A test runs the code of all parts on a CPU at tiny sizes: it

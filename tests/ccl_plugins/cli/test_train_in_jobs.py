@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -124,14 +125,21 @@ def weights(folder: str) -> Any:
 
 TRAINS = """
 import signal, sys, time
-print("trains", signal.getsignal(signal.SIGUSR2) is signal.SIG_IGN, flush=True)
+ignored = [signal.getsignal(n) is signal.SIG_IGN for n in (signal.SIGUSR1, signal.SIGUSR2)]
+print("trains", *ignored, flush=True)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
 open("ready", "w").close()
 time.sleep(60)
 """
 
 
-def test_training_is_asked_for_a_checkpoint_before_its_job_is_submitted_again(monkeypatch, capfd):
+@pytest.mark.parametrize("heard", [True, False])
+def test_training_is_asked_for_a_checkpoint_before_its_job_is_submitted_again(
+    heard, monkeypatch, capfd, request
+):
+    handler = (lambda *_: None) if heard else signal.SIG_DFL
+    request.addfinalizer(partial(signal.signal, signal.SIGUSR1, signal.getsignal(signal.SIGUSR1)))
+    signal.signal(signal.SIGUSR1, handler)
     real, begun = subprocess.Popen, []
 
     def popen(command: Any) -> Any:
@@ -157,7 +165,9 @@ def test_training_is_asked_for_a_checkpoint_before_its_job_is_submitted_again(mo
     again = found[0].function
     assert (again.arguments, again.first) == (training.arguments, ["--resume"])
     assert signal.getsignal(signal.SIGUSR2) is signal.SIG_DFL
-    assert "trains True" in capfd.readouterr().out, "SLURM signals all processes of a job"
+    assert signal.getsignal(signal.SIGUSR1) is handler
+    said = capfd.readouterr().out
+    assert f"trains {heard} True" in said, "SLURM signals all processes of a job"
 
 
 @pytest.mark.slow

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shutil
+import time
 
 import pytest
 import torch
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.curves import curves
-from ccl_plugins.watching.logging import seal, unseal
+from ccl_plugins.files.events import event_files
+from ccl_plugins.watching.logging import HISTORY, seal, unseal
 
 TOML = """
 dataset = {use = "subset", of = "color_digits", train = 64, test = 32}
@@ -51,51 +53,60 @@ def test_the_curves_of_a_run_have_every_scalar_by_name(run):
     assert found["evaluation/knn/top1"][1][1] == pytest.approx(run.metrics["knn/top1"])
 
 
-def test_curves_come_from_the_csv_file_where_there_are_no_events(run, tmp_path):
+def test_curves_come_from_the_runs_own_file(run, tmp_path):
     shutil.copytree(run.path, out := tmp_path / "run")
-    unseal(out)
-    for events in out.glob("events.out.tfevents*"):
-        events.unlink()
+    unseal(out, [HISTORY])
     (out / "history.csv").unlink()
-    with pytest.raises(
-        FileNotFoundError, match=r"run has no curves: neither TensorBoard events nor"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"run has no curves: it has no history\.csv"):
         curves(ccl.load(out))
-    (out / "history.csv").write_text(
-        "step,name,value\n1,loss,2.5\n2,monitor/rankme,7\n2,loss,2.25\n3,loss,nan\n"
-    )
-    assert curves(ccl.load(out)) == {"loss": [(1, 2.5), (2, 2.25)], "monitor/rankme": [(2, 7.0)]}
-    (out / "history.csv").write_text("step,loss\n1,2\n")
+
+    def written(text):
+        (out / "history.csv").write_text(text)
+        return curves(ccl.load(out))
+
+    text = "step,name,value\n1,loss,2.5\n2,monitor/rankme,7\n2,loss,2.25\n3,loss,nan\n"
+    whole = {"loss": [(1, 2.5), (2, 2.25)], "monitor/rankme": [(2, 7.0)]}
+    assert written(text) == whole
+    assert written(f"{text}4,loss,1.") == whole, "the last row is not finished"
+    assert written(f"{text}2,loss,2.0\n")["loss"] == [(1, 2.5), (2, 2.0)], "logged last"
     with pytest.raises(ValueError, match=r"history.csv: the first line lacks name, value"):
-        curves(ccl.load(out))
-    (out / "history.csv").write_text("step,name,value\n1,loss,much\n")
+        written("step,loss\n1,2\n")
     with pytest.raises(ValueError, match=r"history.csv, line 2: could not convert .*'much'"):
-        curves(ccl.load(out))
+        written("step,name,value\n1,loss,much\n")
 
 
-@pytest.mark.parametrize("kept", ["events.out.tfevents*", "history.csv"])
-def test_a_wrong_bit_in_what_a_run_logged_is_named(run, tmp_path, kept):
+def test_a_clock_that_went_back_changes_no_curve(run, tmp_path, monkeypatch):
+    """TensorBoard reads its files by the time that their names have."""
+    (tmp_path / "run.toml").write_text(TOML)
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 86_400)
+    pipeline = ccl.Pipeline.from_toml(tmp_path / "run.toml")
+    pipeline.fit(out=tmp_path / "run", epochs=1, progress=False).evaluate()
+    monkeypatch.setattr(time, "time", now)
+    again = pipeline.fit(out=tmp_path / "run", resume=True, progress=False)
+    again.evaluate()
+    assert [step for step, _ in curves(again)["loss"]] == [1, 2, 3, 4]
+    assert [step for step, _ in curves(again)["evaluation/knn/top1"]] == [0, 2, 4]
+    names = event_files(again.path)
+    assert names[-1] == max(names), "TensorBoard reads the last evaluation last"
+
+
+def test_a_wrong_bit_in_what_a_run_logged_is_named(run, tmp_path):
     shutil.copytree(run.path, out := tmp_path / "run")
-    files = {*out.glob("events.out.tfevents*"), out / "history.csv"}
-    chosen = sorted(out.glob(kept))
-    for other in files - {*chosen}:
-        other.unlink()
-    for path in chosen:
-        whole = bytearray(path.read_bytes())
-        whole[len(whole) // 2] ^= 1
-        path.write_bytes(whole)
-        with pytest.raises(ValueError, match=rf"{path.name} is damaged"):
-            curves(ccl.load(out))
-        with pytest.warns(UserWarning, match=rf"{path.name} is damaged.*as it is"):
-            unseal(out)  # a run that goes on
-        seal(out)
-        with pytest.raises(ValueError, match=rf"{path.name} is damaged"):
-            curves(ccl.load(out))
-        whole[len(whole) // 2] ^= 1
-        path.write_bytes(whole)
-        assert "loss" in curves(ccl.load(out))
-        seal(out)
-    assert curves(ccl.load(out)).keys() == curves(run).keys()
+    path = out / "history.csv"
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match=r"history\.csv is damaged"):
+        curves(ccl.load(out))
+    with pytest.warns(UserWarning, match=r"history\.csv is damaged.*as it is"):
+        unseal(out, [HISTORY])  # a run that goes on
+    seal(out, [HISTORY])
+    with pytest.raises(ValueError, match=r"history\.csv is damaged"):
+        curves(ccl.load(out))
+    whole[len(whole) // 2] ^= 1
+    path.write_bytes(whole)
+    assert curves(ccl.load(out)) == curves(run)
 
 
 def test_the_tables_of_a_run_are_those_of_its_newest_checkpoint(run, tmp_path):

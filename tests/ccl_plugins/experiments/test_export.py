@@ -73,9 +73,13 @@ def test_timm_loads_the_weights_by_name_and_by_folder(run, tmp_path, capsys):
 
 
 def test_files_that_are_of_no_export_are_not_replaced(run, tmp_path):
-    """As the README of the folder where ccl runs, or the checksums of a run."""
+    """As the README of the folder where ccl runs, the checksums of a run, or another model."""
     (tmp_path / "README.md").write_text("mine")
-    for folder, name in ((tmp_path, "README.md"), (run.path, "SHA256SUMS")):
+    (tmp_path / "model").mkdir()
+    for name in ("README.md", "model.safetensors"):
+        (tmp_path / "model" / name).write_text("mine")
+    others = ((tmp_path, "README.md"), (run.path, "SHA256SUMS"))
+    for folder, name in (*others, (tmp_path / "model", "model.safetensors")):
         before = (folder / name).read_bytes()
         with pytest.raises(ValueError, match=f"{name}, which is of no export"):
             run.export(folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import random
 import shutil
@@ -23,6 +24,8 @@ from torch.utils.tensorboard import SummaryWriter
 import ccl_plugins as ccl
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.train import check
+from ccl_plugins.files.sums import SUMS, write_sums
+from ccl_plugins.files.written import LIST, InTheWay, note, written
 from ccl_plugins.loggers import TensorBoard
 from ccl_plugins.training.checkpointing import by_step
 from ccl_plugins.watching.logging import log_evaluation
@@ -34,13 +37,25 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("old") / "run"
     run = make_pipeline().fit(out=out, progress=False)
     run.evaluate()
-    for name in ("timm/model.safetensors", "timm/notes.txt", "checkpoints/notes.txt", "notes.txt"):
+    note(out, out / "timm" / "model.safetensors")  # as an export does
+    for name in ("timm/model.safetensors", *NOTES):
         (out / name).parent.mkdir(exist_ok=True)
-        (out / name).write_text("mine" if "notes" in name else "")
+        (out / name).write_text("mine" if name in NOTES else "")
     return out
 
 
-NOTES = {"notes.txt", "timm/notes.txt", "checkpoints/notes.txt"}
+NOTES = {
+    "notes.txt",
+    "events.out.tfevents.1.copied",
+    "timm/notes.txt",
+    "timm/README.md",
+    "checkpoints/notes.txt",
+    "checkpoints/my-copy.ckpt",
+    "checkpoints/table-mine.safetensors",
+    "checkpoints/embeddings-mine",
+    ".mine.partial",
+}
+"""Files of the user, with names as those of a run's files."""
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -186,23 +201,85 @@ def test_the_record_in_the_checkpoint_is_compared_where_the_folders_record_is_lo
     assert check(make_pipeline(), out, resume=True).point.step == 4
 
 
-def test_checkpoints_on_another_disk_are_deleted_there(old, tmp_path):
+def test_nothing_is_deleted_or_written_behind_a_link(old, tmp_path):
+    """As where the checkpoints of another run are linked."""
     out = Path(shutil.copytree(old, tmp_path / "run"))
-    shutil.move(out / "checkpoints", disk := tmp_path / "disk")
-    (out / "checkpoints").symlink_to(disk)
+    shutil.move(out / "checkpoints", other := tmp_path / "other")
+    (out / "checkpoints").symlink_to(other)
+    (out / "history.csv").unlink()
+    (out / "history.csv").symlink_to(other / "notes.txt")
+    before = content(other)
+    for given in ({"overwrite": True}, {"resume": True}):
+        with pytest.raises(
+            OSError, match=r"checkpoints is a link, and a run writes and deletes in"
+        ):
+            make_pipeline().fit(out=out, progress=False, **given)
     Layout(out).delete()
-    assert [path.name for path in disk.iterdir()] == ["notes.txt"]
+    assert content(other) == before
     assert (out / "checkpoints").is_symlink()
+    assert not (out / "history.csv").is_symlink()
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "metrics.json", "checkpoints/step-00000002.ckpt"])
+def test_a_file_that_no_run_wrote_is_not_replaced(tmp_path, name):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(InTheWay, match=rf"{name} is in the way: .*written\.json does not have it"):
+        make_pipeline().fit(out=tmp_path, overwrite=True, progress=False)
+    assert content(tmp_path) == {name: b"mine"}
+
+
+@pytest.mark.parametrize("listed", ["../other", "{out}/../other", "a/../../other", "data", ".", ""])
+def test_a_list_from_a_stranger_names_nothing_outside_and_no_folder(tmp_path, listed):
+    out = tmp_path / "run"
+    (out / "data").mkdir(parents=True)
+    for file in (out / "data" / "mine", tmp_path / "other"):
+        file.write_text("mine")
+    (out / LIST).write_text(json.dumps({"written": [listed.replace("{out}", str(out)), "log"]}))
+    (out / "log").write_text("")
+    (out / "loggers.json").write_text('["[!.]*"]')
+    Layout(out).delete()
+    assert content(tmp_path).keys() == {"other", "run/data/mine", "run/loggers.json"}
+
+
+def test_a_damaged_list_is_named_and_nothing_is_deleted(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    before = content(out)
+    for text in ("[]", '{"written": 3}', '{"wri', ""):
+        (out / LIST).write_text(text)
+        with pytest.raises(ValueError, match=r"written\.json is damaged .* nothing is replaced or"):
+            make_pipeline().fit(out=out, overwrite=True, progress=False)
+    assert content(out) == {**before, LIST: b""}
+
+
+@pytest.mark.parametrize("given", [{"overwrite": True}, {"resume": True, "epochs": 3}])
+def test_a_run_that_came_without_its_list_gets_one(old, tmp_path, given):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    (out / LIST).unlink()
+    make_pipeline().fit(out=out, progress=False, **given)
+    assert {"pipeline.json", "weights.pt", "history.csv"} <= {*written(out)}
+    assert content(out).keys() >= NOTES
+
+
+def test_all_that_a_run_wrote_is_in_its_list(old):
+    assert {*written(old)} | NOTES | {LIST, "SHA256SUMS"} >= content(old).keys()
+
+
+def test_the_sums_of_files_of_others_outlive_the_run(old, tmp_path):
+    out = Path(shutil.copytree(old, tmp_path / "run"))
+    write_sums(out, ["notes.txt"])
+    (line,) = [each for each in (out / SUMS).read_text().splitlines() if "notes" in each]
+    Layout(out).delete()
+    assert (out / SUMS).read_text() == f"{line}\n"
 
 
 def test_nothing_of_a_killed_write_is_left_in_a_run(old, tmp_path):
     out = Path(shutil.copytree(old, tmp_path / "run"))
     for name in ("", "checkpoints", "timm"):
-        (out / name / ".weights.pt.0a.partial").mkdir()
-        (out / name / ".weights.pt.0a.partial" / "weights.pt").write_text("par")
-        (out / name / ".step-00000002.ckpt.77.partial").write_text("par")
+        (out / name / ".weights.pt.0a1b2c3d.partial").mkdir()
+        (out / name / ".weights.pt.0a1b2c3d.partial" / "weights.pt").write_text("par")
     make_pipeline().fit(out=out, resume=True, progress=False)
-    assert not [*out.rglob("*.partial")]
+    assert [each.name for each in out.rglob("*.partial")] == [".mine.partial"]
 
 
 def test_metrics_of_older_weights_do_not_stay(old, tmp_path):

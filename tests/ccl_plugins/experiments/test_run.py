@@ -13,6 +13,7 @@ from PIL import Image
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.experiments.train import RunExists, _is_finished, check
+from ccl_plugins.files.written import note
 
 TOML = """
 dataset = {use = "subset", of = "color_digits", train = 160, test = 64}
@@ -140,13 +141,15 @@ def test_a_batch_larger_than_the_queue_is_refused_before_a_run_is_overwritten(fi
 def test_overwriting_deletes_the_run_and_nothing_else(tmp_path, finished):
     out = tmp_path / "run"
     out.mkdir()
-    (out / "notes.txt").write_text("mine")
-    (out / "pipeline.json").write_text("{}")
     (out / "checkpoints").mkdir()
-    (out / "checkpoints" / "old.ckpt").write_text("old")
+    mine = [out / "notes.txt", out / "checkpoints" / "my-copy.ckpt"]
+    for file in mine:
+        file.write_text("mine")
+    note(out, out / "checkpoints" / "step-00000099.ckpt")
+    (out / "checkpoints" / "step-00000099.ckpt").write_text("old")
     finished.pipeline.fit(out=out, overwrite=True, progress=False)
-    assert (out / "notes.txt").read_text() == "mine"
-    assert not (out / "checkpoints" / "old.ckpt").exists()
+    assert [file.read_text() for file in mine] == ["mine", "mine"]
+    assert not (out / "checkpoints" / "step-00000099.ckpt").exists()
 
 
 def test_a_folder_without_a_run_is_named(tmp_path):
@@ -264,7 +267,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(tmp_path, finished
     out.mkdir()
     (out / "pipeline.json").write_text(json.dumps(finished.record))
     (out / "events.out.tfevents.1.killed").write_bytes(b"")
-    (out / "loggers.json").write_text('["events.out.tfevents.*"]')
+    note(out, out / "pipeline.json", out / "events.out.tfevents.1.killed")
     run = finished.pipeline.fit(out=out, resume=True, progress=False)
     assert not (out / "events.out.tfevents.1.killed").exists()
     torch.testing.assert_close(

@@ -119,10 +119,19 @@ def begin_to_write(path, then):
 def test_the_temporary_files_of_a_killed_process_are_deleted_by_the_next_write(tmp_path):
     for _ in range(3):
         begin_to_write(tmp_path / "one", lambda child: os.kill(child, signal.SIGKILL))
-    (tmp_path / ".empty.0a.partial").mkdir()  # killed before anything was written
+    (tmp_path / ".empty.0a1b2c3d.partial").mkdir()  # killed before anything was written
     assert len([*tmp_path.glob(".*.partial")]) == 2  # the last, and the empty one
     write_checkpoint(tmp_path / "two", {"x": 1})
     assert [path.name for path in tmp_path.iterdir()] == ["two"]
+
+
+def test_folders_of_others_that_end_so_are_not_deleted(tmp_path):
+    (tmp_path / ".mine.partial").mkdir()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / ".one.0a1b2c3d.partial").symlink_to(tmp_path / "mine")
+    write_checkpoint(tmp_path / "two", {"x": 1})
+    names = {".mine.partial", "mine", ".one.0a1b2c3d.partial", "two"}
+    assert {path.name for path in tmp_path.rglob("*")} == names
 
 
 def test_the_temporary_files_of_a_living_process_stay(tmp_path):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ccl_plugins.files import lock
-from ccl_plugins.files.lock import MARKER, OWNER, FolderInUse, owning, refuse_in_use
+from ccl_plugins.files.lock import LOCK, MARKER, OWNER, FolderInUse, owning, refuse_in_use
 
 
 @contextlib.contextmanager
@@ -99,6 +99,24 @@ def test_nothing_is_left_of_a_lock(tmp_path):
         pass
     refuse_in_use(tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("name", [OWNER, LOCK])
+def test_nothing_is_written_through_a_link_that_somebody_put_there(tmp_path, name):
+    victim, folder = tmp_path / "victim", tmp_path / "run"
+    victim.write_text("mine")
+    folder.mkdir()
+    (folder / name).symlink_to(victim)
+    with contextlib.suppress(OSError), owning(folder):  # the lock itself is refused
+        pass
+    assert victim.read_text() == "mine"
+
+
+def test_a_file_of_others_that_has_the_name_of_the_lock_is_not_deleted(tmp_path):
+    (tmp_path / LOCK).write_text("mine")
+    with owning(tmp_path), pytest.raises(FolderInUse), owning(tmp_path):
+        pass
+    assert (tmp_path / LOCK).read_text() == "mine"
 
 
 def test_a_process_of_another_machine_is_not_passed_over(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import sys
 import threading
 import warnings
@@ -20,11 +21,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.curves import curves
-from ccl_plugins.files.events import replacing_events
+from ccl_plugins.files.events import event_files, replacing_events
 from ccl_plugins.files.fingerprints import of_tensors
+from ccl_plugins.files.written import written
 from ccl_plugins.loggers import services
 from ccl_plugins.loggers.history import rows_until
-from ccl_plugins.watching.logging import unseal
+from ccl_plugins.watching.logging import HISTORY, unseal
 
 
 def compose(*loggers: Any, **settings: Any) -> ccl.Pipeline:
@@ -122,10 +124,9 @@ def test_a_missing_extra_says_what_to_install(name, tmp_path, monkeypatch):
 def test_the_csv_file_has_what_tensorboard_has(tmp_path):
     run = compose("tensorboard", "csv").fit(out=tmp_path / "run", progress=False)
     run.evaluate()
-    board = curves(run)
-    for events in run.path.glob("events.out.tfevents*"):
-        events.unlink()
-    table = curves(run)
+    events, table = EventAccumulator(str(run.path)).Reload(), curves(run)
+    names = events.Tags()["scalars"]
+    board = {name: [(e.step, e.value) for e in events.Scalars(name)] for name in names}
     assert board.keys() == table.keys() >= {"loss", "lr", "evaluation/knn/top1"}
     for name, points in board.items():
         torch.testing.assert_close(points, table[name], rtol=1e-6, atol=0)
@@ -149,7 +150,7 @@ def test_rows_after_the_step_of_a_resume_are_cut(tmp_path):
     """A run is killed after step 3, and its last checkpoint is of step 2."""
     whole = compose("csv").fit(out=tmp_path / "whole", progress=False)
     run = compose("csv", epochs=1).fit(out=tmp_path / "run", progress=False)
-    unseal(run.path)  # as while it trains
+    unseal(run.path, [HISTORY])  # as while it trains
     with run.layout.history.open("a") as out:
         out.write("3,loss,99.0\n3,lr,0.003\n3,images_per_sec")
     run = compose("csv").fit(out=tmp_path / "run", resume=True, progress=False)
@@ -270,10 +271,11 @@ def test_a_full_disk_leaves_the_events_that_would_be_replaced(tmp_path, full_for
             for number, value in enumerate(values):
                 writer.add_scalar(f"value{number}", value, 4)
         full_for_events[0] = 2  # the first record, which is no value, and one value
-    written = EventAccumulator(str(tmp_path)).Reload()
-    assert written.Tags()["scalars"] == ["value0"]
-    assert written.Scalars("value0")[0].value == 1
-    assert len([*tmp_path.iterdir()]) == 1
+    events = EventAccumulator(str(tmp_path)).Reload()
+    assert events.Tags()["scalars"] == ["value0"]
+    assert events.Scalars("value0")[0].value == 1
+    assert event_files(tmp_path) == [each.name for each in tmp_path.glob("events.*")]
+    assert len([*tmp_path.iterdir()]) == 3  # with the list of what was written, and its checksums
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -287,9 +289,31 @@ def test_events_of_one_second_are_read_in_the_order_in_which_they_were_written(t
 
 
 def test_loggers_may_change_when_a_run_is_resumed(tmp_path):
-    compose("tensorboard", epochs=1).fit(out=tmp_path / "run", progress=False)
-    run = compose("csv").fit(out=tmp_path / "run", resume=True, progress=False)
-    assert {step for step, _, _ in history(run)} == {3, 4}
+    compose("csv", epochs=1).fit(out=tmp_path / "run", progress=False)
+    run = compose().fit(out=tmp_path / "run", resume=True, progress=False)
+    events = EventAccumulator(str(run.path)).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [3, 4]
+
+
+def test_the_hyperparameters_of_a_run_are_those_with_which_it_began(tmp_path):
+    run = compose("csv", epochs=1).fit(out=tmp_path / "run", progress=False)
+    before = (run.path / "hyperparameters.json").read_bytes()
+    for epochs in (1, 2):
+        compose("csv").fit(out=run.path, resume=True, epochs=epochs, progress=False)
+        assert (run.path / "hyperparameters.json").read_bytes() == before
+
+
+def test_a_run_without_loggers_keeps_its_curves(tmp_path):
+    run = compose().fit(out=tmp_path / "run", logger=False, progress=False)
+    assert [step for step, _ in curves(run)["loss"]] == [1, 2, 3, 4]
+    assert not event_files(run.path)
+
+
+def test_curves_that_are_gone_are_told_when_a_run_goes_on(tmp_path):
+    run = compose(epochs=1).fit(out=tmp_path / "run", progress=False)
+    run.layout.history.unlink()
+    with pytest.warns(UserWarning, match=r"history\.csv is gone: .* begins after step 2"):
+        compose().fit(out=run.path, resume=True, progress=False)
 
 
 def test_loggers_change_no_weight(tmp_path):
@@ -313,18 +337,20 @@ def test_a_run_that_is_overwritten_leaves_nothing_of_its_loggers(tmp_path):
                 (folder / name).write_text("x")
             return Recorder()
 
-    compose("csv", Diary()).fit(out=tmp_path / "run", progress=False)
-    (tmp_path / "run" / "mine.txt").write_text("x")
-    assert json.loads((tmp_path / "run" / "loggers.json").read_text()) == [
-        "history.csv",
-        "hyperparameters.json",
-        "diary",
-        "*.note",
+    (tmp_path / "run" / "diary").mkdir(parents=True)
+    mine = [
+        tmp_path / "run" / name for name in ("diary/mine", "mine.note", "mine.txt", "late.note")
     ]
+    for file in mine[:-1]:
+        file.write_text("x")
+    run = compose("csv", Diary()).fit(out=tmp_path / "run", progress=False)
+    mine[-1].write_text("x")
+    logged = {"history.csv", "hyperparameters.json", "diary/page", "a.note", "b.note"}
+    assert {*written(run.path)} >= logged
+    assert not {*written(run.path)} & {str(file.relative_to(run.path)) for file in mine}
     run = compose().fit(out=tmp_path / "run", overwrite=True, progress=False)
-    assert not [name for name in ("history.csv", "diary") if (run.path / name).exists()]
-    assert not [*run.path.glob("*.note")]
-    assert (run.path / "mine.txt").exists()
+    assert not [name for name in logged - {"history.csv"} if (run.path / name).exists()]
+    assert all(file.exists() for file in mine)
 
 
 @pytest.fixture
@@ -334,6 +360,22 @@ def offline(monkeypatch):
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     for name in ("WANDB_PROJECT", "WANDB_MODE", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(name, raising=False)
+
+
+LOGGERS = (["csv"], ["tensorboard"], [{"use": "wandb", "mode": "offline"}], ["mlflow"], False)
+
+
+@pytest.mark.parametrize("place", range(len(LOGGERS)))
+def test_a_run_that_is_resumed_with_other_loggers_has_whole_curves(place, tmp_path, offline):
+    for epochs, chosen in ((1, LOGGERS[place - 1]), (2, LOGGERS[place])):
+        for name in {"wandb", "mlflow"} & {*re.findall("[a-z]+", str(chosen))}:
+            pytest.importorskip(name)
+        run = compose(*(chosen or [])).fit(
+            out=tmp_path / "run", resume=True, epochs=epochs, progress=False, logger=bool(chosen)
+        )
+    found = curves(run)
+    assert [step for step, _ in found["loss"]] == [1, 2, 3, 4]
+    assert found["evaluation/knn/top1"][0][0] == 0
 
 
 def test_mlflow_continues_its_run_in_a_file_store(tmp_path, offline):

@@ -21,7 +21,7 @@ from support.training_fakes import fit, make_parts
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training.interrupt import LAUNCHER, Interrupt
+from ccl_plugins.training.interrupt import LAUNCHER, OTHERS, SIGNALS, Interrupt
 
 
 class SignalToAll(Callback):
@@ -41,7 +41,7 @@ class SignalToAll(Callback):
                 os.kill(pid, self.number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 def test_a_signal_to_a_run_and_its_workers_leaves_a_checkpoint(tmp_path: Path, number: int) -> None:
     signals = SignalToAll(number)
     settings = FitSettings(epochs=9, batch_size=4, workers=2)
@@ -60,6 +60,84 @@ def test_a_second_interrupt_stops_at_once() -> None:
         assert interrupt.requested
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_a_second_signal_stops_at_once_but_not_one_that_says_the_same(
+    second: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell whose terminal is lost tells its programs, which the system has told already."""
+    with Interrupt() as interrupt:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert interrupt.requested
+        monkeypatch.setattr("ccl_plugins.training.interrupt.TOGETHER", 0.05)
+        time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGXCPU)  # which comes every second
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), second)
+
+
+@pytest.mark.parametrize("number", OTHERS, ids=lambda number: number.name)
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *_: None], ids=["ignored", "heard"])
+def test_a_signal_that_does_not_end_the_process_is_left_alone(number: int, handler: Any) -> None:
+    """As that of a lost terminal below nohup, and those that a job of submitit listens to."""
+    former = signal.signal(number, handler)
+    try:
+        with Interrupt() as interrupt:
+            assert signal.getsignal(number) is handler
+            for _ in range(2):
+                os.kill(os.getpid(), number)
+                time.sleep(0.01)
+        assert not interrupt.requested
+        assert signal.getsignal(number) is handler
+    finally:
+        signal.signal(number, former)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the worker is forked")
+def test_a_signal_to_a_forked_worker_is_not_taken_for_one_to_the_run() -> None:
+    """Ctrl-C goes to both, and would count twice, as if it were a second one."""
+    with Interrupt() as interrupt:
+        worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        worker.start()
+        time.sleep(0.2)  # until it is apart
+        for pid in (worker.pid, os.getpid()):
+            os.kill(pid or 0, signal.SIGINT)
+        time.sleep(0.1)
+        assert interrupt.requested
+        assert interrupt._stop_at == 0
+        worker.kill()
+        worker.join()
+
+
+LOSES_ITS_TERMINAL = """
+import os, pty, signal, sys
+from pathlib import Path
+from pytorch_lightning import Callback
+from support.training_fakes import fit, make_parts
+from ccl_plugins.training import FitSettings
+
+keeps, terminal = pty.openpty()
+
+class Loses(Callback):
+    def on_train_batch_start(self, trainer, *_):
+        if trainer.global_step == 3:
+            os.close(keeps)
+            os.kill(os.getpid(), signal.SIGHUP)
+
+os.dup2(terminal, 2)
+os.close(terminal)
+fit(make_parts(), FitSettings(9, 4, workers=0), Path("."), {}, callbacks=[Loses()])
+print("goes on", file=sys.stderr)
+"""
+
+
+def test_a_run_whose_terminal_is_lost_leaves_a_checkpoint(tmp_path: Path) -> None:
+    """What it then writes there would be an error, as that of the progress bar."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    assert run("-c", LOSES_ITS_TERMINAL, env=env, cwd=tmp_path).returncode == 0
+    assert (tmp_path / "checkpoints" / "step-00000004.ckpt").exists()
 
 
 def test_a_second_interrupt_ends_the_run_and_not_the_process(tmp_path: Path) -> None:
@@ -87,10 +165,9 @@ def test_the_end_of_a_run_does_not_wait_for_a_forked_worker() -> None:
 
 
 def test_the_signals_are_given_back(tmp_path: Path) -> None:
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.getsignal(number) for number in numbers]
+    before = [signal.getsignal(number) for number in SIGNALS]
     fit(make_parts(), FitSettings(1, 8, workers=0), tmp_path, {}, progress=False)
-    assert [signal.getsignal(number) for number in numbers] == before
+    assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
 def start(function: str, folder: Path) -> Program:

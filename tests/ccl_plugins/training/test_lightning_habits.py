@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,52 @@ def test_a_model_checkpoint_without_logger_does_not_disturb_the_runs(tmp_path: P
     run(tmp_path, [own], loggers=())
     assert Path(own.best_model_path).parent == tmp_path / "lightning" / "checkpoints"
     assert not list(tmp_path.glob("events.*"))
+
+
+@pytest.fixture
+def in_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job of one process, as ``sbatch`` starts it."""
+    numbers = dict.fromkeys(("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID"), "0")
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "train", "SLURM_NTASKS": "1", **numbers}
+    for name, value in job.items():
+        monkeypatch.setenv(name, value)
+
+
+class Signals(Callback):
+    """Signals the process before the eighth step."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step == 7:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.usefixtures("in_slurm")
+def test_a_signal_of_slurm_stops_a_run_and_lightning_submits_no_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytorch_lightning.trainer.connectors.signal_connector.call", pytest.fail)
+    result = run(tmp_path / "broken", [Signals(signal.SIGUSR1)])
+    assert result == FitResult(finished=False, step=8, total=20)
+    assert [path.name for path in (tmp_path / "broken").rglob("*.ckpt")] == ["step-00000008.ckpt"]
+    run(tmp_path / "broken", resume=True)
+    run(tmp_path / "whole")
+    weights = [read_checkpoint(Layout(tmp_path / n).weights) for n in ("broken", "whole")]
+    torch.testing.assert_close(weights[0]["method"], weights[1]["method"], rtol=0, atol=0)
+
+
+@pytest.mark.usefixtures("in_slurm")
+def test_a_run_restores_no_checkpoint_that_lightning_finds(tmp_path: Path) -> None:
+    run(tmp_path / "other", [Signals(signal.SIGTERM)], seed=1)
+    (tmp_path / "own" / "lightning").mkdir(parents=True)
+    (found,) = (tmp_path / "other" / "checkpoints").iterdir()
+    shutil.copy(found, tmp_path / "own" / "lightning" / "hpc_ckpt_1.ckpt")
+    for name in ("own", "without"):
+        assert run(tmp_path / name).step == 20
+    weights = [read_checkpoint(Layout(tmp_path / n).weights) for n in ("own", "without")]
+    torch.testing.assert_close(weights[0]["method"], weights[1]["method"], rtol=0, atol=0)
 
 
 def test_a_learning_rate_monitor_logs(tmp_path: Path) -> None:

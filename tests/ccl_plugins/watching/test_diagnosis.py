@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ccl_plugins as ccl
+from ccl_plugins.files.written import note
 from ccl_plugins.kinds import registry
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
@@ -728,6 +729,7 @@ def test_looking_changes_no_weight(tmp_path, monkeypatch):
 
 def test_a_file_that_cannot_be_written_does_not_end_the_run(tmp_path):
     (tmp_path / "run" / "diagnosis.json").mkdir(parents=True)
+    note(tmp_path / "run", tmp_path / "run" / "diagnosis.json")
     with pytest.warns(UserWarning, match=r"diagnosis.json cannot be written"):
         compose(fit={"epochs": 1}).fit(out=tmp_path / "run", logger=False, progress=False)
 
