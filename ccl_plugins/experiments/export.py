@@ -189,8 +189,13 @@ def _torch_config(run: Run) -> dict[str, Any]:
     return {
         **images,
         "num_features": run.backbone.num_features,
-        "ccl_plugins": {k: run.record[k] for k in ("backbone", "objective", "method", "versions")},
+        "ccl_plugins": _known(run, "backbone", "objective", "method", "versions"),
     }
+
+
+def _known(run: Run, *tables: str) -> dict[str, Any]:
+    """Tables of a run's record, and how it read images."""
+    return {"reading": run.reading, **{name: run.record[name] for name in tables}}
 
 
 def _images(transform: Any) -> dict[str, Any]:
@@ -264,5 +269,5 @@ def _config(backbone: Any, run: Run) -> dict[str, Any]:
             "interpolation": "bilinear",
             "num_classes": 0,
         },
-        "ccl_plugins": {k: run.record[k] for k in ("objective", "method", "versions")},
+        "ccl_plugins": _known(run, "objective", "method", "versions"),
     }
