@@ -149,9 +149,16 @@ class ImageFiles(Annotated):
         with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
             read = pool.map(self._examine, range(len(self)))
             found = [*waiting(f"read the images of {self.source}", read, len(self))]
-        each = zip(self.rows, self.paths, found, strict=True)
-        skipped = [Skipped(row, path, reason) for row, path, (reason, _) in each if reason]
-        return skipped, Counter(kind for reason, kind in found if not reason)
+        others = any(isinstance(reason, OtherNumbers) for reason, _ in found)
+        cure = self._cure() if others else ""
+        skipped = []
+        for row, path, (reason, _) in zip(self.rows, self.paths, found, strict=True):
+            if reason:
+                other = isinstance(reason, OtherNumbers)
+                skipped.append(
+                    Skipped(row, path, f"{reason.what}: {cure}" if other else str(reason))
+                )
+        return skipped, Counter(kind for _, kind in found if kind)
 
     def ranges(self, most: int) -> tuple[dict[str, Range], int]:
         """The least and the greatest number in some images, by their type, and of how many images.
@@ -207,8 +214,8 @@ class ImageFiles(Annotated):
             )
             if high - black < (white - black) / 8 or white - low < (white - black) / 8:
                 warnings.warn(
-                    f"levels = {written({'': (black, white)})} leave little to see: the pixels of"
-                    f" {self.source}, {numbers}, are from {written({'': (low, high)})[1:-1]}",
+                    f"levels = {written({'': (black, white)})} leave little to see: the {numbers} of"
+                    f" {self.source} are from {low:.6g} to {high:.6g}",
                     stacklevel=4,
                 )
 
@@ -231,8 +238,8 @@ class ImageFiles(Annotated):
     def _place(self, index: int) -> str:
         return f"image {self.paths[index]} (row {self.rows[index]} of {self.source}, from 0)"
 
-    def _examine(self, index: int) -> tuple[str, str]:
-        """Why an image cannot be used, and of what kind it is."""
+    def _examine(self, index: int) -> tuple[str | UnreadableImage, str]:
+        """Why an image cannot be used, or of what kind it is."""
         path = self.paths[index]
         if empty := [name for name, column in self.texts.items() if not column[index]]:
             return f"{empty[0]!r} is empty", ""
@@ -241,7 +248,7 @@ class ImageFiles(Annotated):
         try:
             return "", kind_of(path, **self.reading)
         except UnreadableImage as error:
-            return str(error), ""
+            return error, ""
 
 
 class ImageFileDataset:

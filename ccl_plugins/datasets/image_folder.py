@@ -213,7 +213,8 @@ class _Search:
 
     def said(self, folder: Path) -> Iterator[str]:
         """What was passed over."""
-        images = {ending: n for ending, n in self.passed.items() if ending in _other_endings()}
+        known = _other_endings() if self.passed else set()
+        images = {ending: n for ending, n in self.passed.items() if ending in known}
         if images:
             counted = ", ".join(f"{n} that end in {e}" for e, n in sorted(images.items()))
             yield (

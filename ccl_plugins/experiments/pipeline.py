@@ -41,7 +41,7 @@ from ccl_plugins.experiments.metrics import (
     write_measurements,
 )
 from ccl_plugins.experiments.modalities import check_towers
-from ccl_plugins.experiments.record import check_plugins, read_json
+from ccl_plugins.experiments.record import check_plugins, read_json, reading_of
 from ccl_plugins.experiments.recorded import Recorded
 from ccl_plugins.experiments.requirements import check_columns, read_all
 from ccl_plugins.experiments.train import check, prepare, train
@@ -381,12 +381,12 @@ class Run:
         whole("batch_size", batch_size, 1)
         if not len(images):
             raise ValueError("there are no images to encode")
-        method, transform = self._method_on(device), self.transform
+        method, transform, read = self._method_on(device), self.transform, reading_of(self.record)
         outputs = []
         with torch.no_grad():
             for first in range(0, len(images), batch_size):
                 batch = images[first : first + batch_size]
-                if isinstance(batch, Tensor) and (batch.dtype == torch.uint8 or not self.reading):
+                if isinstance(batch, Tensor) and (batch.dtype == torch.uint8 or not read):
                     batch = transform.plain(batch)
                 else:
                     batch = torch.stack([transform.plain(self._image(each)) for each in batch])
@@ -396,24 +396,13 @@ class Run:
 
     def _image(self, image: Any) -> Any:
         """An image as the data set gives it, of a file, a PIL image or an array."""
-        way = self.reading
+        way = reading_of(self.record)
         if way is None and not isinstance(image, Tensor):
             raise ValueError(
                 f"the data sets of {self.path} read images in several ways, and this may be of any: give"
                 " samples of the run's splits as tensors of uint8"
             )
         return read_image(image, **(way or {}))
-
-    @property
-    def reading(self) -> Mapping[str, Any] | None:
-        """How images in files were read, by ``mode``, ``levels`` and ``page``; empty if there were none.
-
-        None: in several ways, by several data sets.
-        """
-        way: Mapping[str, Any] | None = (
-            self.record.get("data", {}).get("train", {}).get("reading", {})
-        )
-        return way
 
     def _method_on(self, device: str | torch.device | None) -> Any:
         from ccl_plugins.networks.devices import accelerator

@@ -64,7 +64,11 @@ class Pixels(NamedTuple):
 
 def is_plain(image: Image.Image) -> bool:
     """Whether an image of PIL is one page of 8 bits or fewer, of which PIL gives all that is shown."""
-    if image.mode.startswith(("I", "F", "La", "LAB", "RGBa")) or _has_pages(image) or _is_cut(image):
+    if (
+        image.mode.startswith(("I", "F", "La", "LAB", "RGBa"))
+        or _has_pages(image)
+        or _is_cut(image)
+    ):
         return False
     return image.format != "TIFF" or _reads_tiff(image, every=False)
 
