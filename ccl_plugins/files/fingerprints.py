@@ -103,7 +103,8 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
         name: ["texts", _of_texts(each)] for name, each in getattr(split, "texts", {}).items()
     }
     identity: dict[str, Any] = {"samples": len(split), "columns": columns}
-    if (way := getattr(split, "reading", {})) != {}:
+    way = getattr(split, "reading", {})
+    if way is None or (isinstance(way, Mapping) and way):
         identity["reading"] = way
     paths = None if hasattr(split, "fingerprint") else paths_of(split)
     if paths is None or not os.path.isfile(paths[0]) or _in_memory(split) is not None:

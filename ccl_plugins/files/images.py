@@ -36,7 +36,10 @@ OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTA
 OTHER_COLORS = ("CMYK", "YCbCr", "LAB", "HSV")
 """Pillow's modes whose channels are neither gray nor red, green and blue."""
 
-TYPES = tuple(f"{kind}{bits}" for kind in ("uint", "int", "float") for bits in (8, 16, 32, 64))
+TYPES = (
+    *(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)),
+    *("float16", "float32", "float64"),
+)
 """The types that the numbers of pixels may have."""
 
 READ = "ccl_plugins: read"
@@ -48,11 +51,11 @@ class OtherNumbers(UnreadableImage):
 
     Args:
         what: What is wrong.
-        cure: What to do.
+        cure: What to do; empty: ``what`` says it, as where a worker process hands the error on.
     """
 
-    def __init__(self, what: str, cure: str) -> None:
-        super().__init__(f"{what}: {cure}")
+    def __init__(self, what: str, cure: str = "") -> None:
+        super().__init__(f"{what}: {cure}" if cure else what)
         self.what = what
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import pickle
 
 import numpy as np
 import pytest
@@ -181,8 +182,10 @@ def test_levels_of_a_deeper_image_are_refused_and_not_a_black_image():
     for dtype in ("u1", "i1"):
         with pytest.raises(
             OtherNumbers, match=r"levels = \[0, 65535\] are of deeper images than this of"
-        ):
+        ) as refusal:
             read_image(np.zeros((4, 4), dtype), "L", (0, 65535))
+        again = pickle.loads(pickle.dumps(refusal.value))  # as a worker process hands it on
+        assert (str(again), type(again)) == (str(refusal.value), OtherNumbers)
     plain = numbers((4, 4), "u1")
     image = read_image(plain, "L", {"uint16": (0, 65535)})
     np.testing.assert_array_equal(np.asarray(image), plain)
