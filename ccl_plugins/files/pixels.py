@@ -28,7 +28,7 @@ TIFF = re.compile(rb"II[*+]\0|MM\0[*+]")
 """What a TIFF begins with."""
 
 SUBFILE, BITS, PHOTOMETRIC, DESCRIPTION, ORIENTATION = 254, 258, 262, 270, 274
-SAMPLES, EXTRA, FORMAT = 277, 338, 339
+SAMPLES, PLANAR, EXTRA, FORMAT = 277, 284, 338, 339
 """The tags of a TIFF that are read here."""
 
 NO_PAGE = 1 | 4
@@ -334,9 +334,12 @@ def _reads_tiff(image: Any, every: bool) -> bool:
         turned = tags.prefix == b"MM" and image.info.get("compression") != "raw"
         known = formats[0] == 1 or (formats[0] in (2, 3) and not turned)
         return samples == 1 and light in GRAY and known
+    extra, whole = tags.get(EXTRA, ()), len(image.getbands()) == samples
     if light in GRAY and samples > 1:
-        return tags.get(EXTRA) in ALPHA
-    return not every or len(image.getbands()) == samples
+        return extra in ALPHA
+    if tags.get(PLANAR) == 2 and extra:
+        return whole and extra in ALPHA[1:]
+    return whole or not every
 
 
 @contextmanager
@@ -397,9 +400,9 @@ def _of_tiff(page: Any, values: np.ndarray[Any, Any]) -> Pixels:
     elif light == PALETTE:
         values = (page.colormap[:, values[..., 0]] >> 8).astype(np.uint8).transpose(1, 2, 0)
     color = COLORS[light]
+    if extra[:1] == (1,):
+        raise UnreadableImage("its colors are multiplied by alpha: write them as they are")
     if extra in ALPHA and light in (*GRAY, 2):
-        if extra == (1,):
-            raise UnreadableImage("its colors are multiplied by alpha: write them as they are")
         color += "A"
     elif light in GRAY and values.shape[-1] > 1:
         color = ""
