@@ -26,6 +26,8 @@ class Annotated(data.Dataset[tuple[Any, int]]):
 
     Attributes:
         skipped: Samples of the source that were left out, as they could not be read.
+        reading: How images in files were read, as `ccl_plugins.files.images.reading` has it, so that others
+            can be read so; empty: nothing is known of files; None: in several ways.
 
     Raises:
         ValueError: If a number of rows is wrong, ``label`` is missing, a column is both metadata and texts,
@@ -54,6 +56,7 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         self.texts = {name: as_texts(name, column) for name, column in (texts or {}).items()}
         self.targets: Tensor = self.metadata["label"]
         self.skipped: list[Any] = []
+        self.reading: Any = {}
         self.group = group
         groups_of(self)
         if reads_several(samples):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,8 +14,8 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, as_texts
-from ccl_plugins.datasets.image_files import is_deep
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
+from ccl_plugins.files.images import Levels, read_image, reading
 from ccl_plugins.files.reading import naming
 from ccl_plugins.files.tables import Columns, arrow_columns, choose, read_tables
 from ccl_plugins.metadata.columns import Encoded, class_ids, encode
@@ -62,6 +64,8 @@ class HuggingFace:
         mode: As what images are read: ``"RGB"``, or ``"L"`` for gray.
         revision: The commit, branch or tag on the Hub; None: the newest.
         group: The column of samples that belong together, as in `TorchDataset`.
+        levels: The values of pixels that become black and white, as in `ImageFolder`.
+        page: The page of images of several pages that is read, from 0.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, for a split, column or image that is not
@@ -88,6 +92,8 @@ class HuggingFace:
         mode: Literal["RGB", "L"] = "RGB",
         revision: str | None = None,
         group: str | None = None,
+        levels: Levels = None,
+        page: int | None = None,
     ) -> None:
         check_fraction(test_fraction, seed)
         self.path, self.name, self.revision = str(path), name, revision
@@ -98,6 +104,7 @@ class HuggingFace:
         self.value_types = dict(value_types or {})
         self.test_fraction, self.seed = test_fraction, seed
         self.mode = one_of("mode", mode, ("RGB", "L"))
+        self.reading = reading(mode, levels, page)
         if both := sorted({*self.text} & {image, label, *(columns or ())} - {None}):
             raise ValueError(f"the column {both[0]!r} cannot be text and be read as another thing")
 
@@ -116,13 +123,16 @@ class HuggingFace:
             columns = {name: column[rows] for name, column in columns.items()}
             texts = {name: [column[row] for row in rows.tolist()] for name, column in texts.items()}
         place = f"{self.path}, split {self.names[split]!r}"
-        return Annotated(
-            Images(source.select_columns([self._image]), self._image, self.mode, place),
+        more = {name: self.reading[name] for name in ("levels", "page")}
+        made = Annotated(
+            Images(source.select_columns([self._image]), self._image, self.mode, place, **more),
             columns,
             self._encoded.vocabulary,
             {name: as_texts(name, column, place) for name, column in texts.items()},
             self.group,
         )
+        made.reading = self.reading
+        return made
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold; reads the columns, and no image."""
@@ -302,12 +312,19 @@ class Images:
     Args:
         source: The data set.
         column: That of its images.
-        mode: Of the images.
+        mode: As `read_image` takes it.
         place: Where they are from, for errors.
+        more: ``levels`` and ``page``, as `read_image` takes them.
     """
 
-    def __init__(self, source: Any, column: str, mode: str, place: str) -> None:
-        self.source, self.column, self.mode, self.place = source, column, mode, place
+    def __init__(self, source: Any, column: str, mode: str, place: str, **more: Any) -> None:
+        from datasets import Image
+
+        # As they are stored: what ``datasets`` decodes has lost the bits that PIL cuts.
+        self.source = source.cast_column(column, Image(decode=False))
+        self.decode = Image().decode_example
+        self.column, self.place = column, place
+        self.reading: dict[str, Any] = {"mode": mode, **more}
 
     def __len__(self) -> int:
         """Number of images."""
@@ -324,9 +341,8 @@ class Images:
             OSError: For one that cannot be decoded, naming its row.
         """
         try:
-            images = self.source[[*indices]][self.column]
-            return [self._in_mode(image) for image in images]
-        except (OSError, SyntaxError, AttributeError) as error:
+            return [self._read(stored) for stored in self.source[[*indices]][self.column]]
+        except OSError as error:
             if len(indices) > 1:
                 return [self[index] for index in indices]  # which of them it is
             raise OSError(
@@ -334,13 +350,13 @@ class Images:
                 f" {error}"
             ) from error
 
-    def _in_mode(self, image: Any) -> Any:
-        if is_deep(image):  # which PIL would cut at 255
-            raise OSError(
-                f"its mode {image.mode!r} has more than 8 bits: write the images as files, which the data"
-                " set table reads with levels = [black, white]"
-            )
-        return image.convert(self.mode)
+    def _read(self, stored: Mapping[str, Any] | None) -> Any:
+        if stored is None:
+            raise OSError("the cell is empty")
+        content, path = stored["bytes"], stored["path"]
+        if content is None and not os.path.isfile(path):
+            return read_image(self.decode(stored), **self.reading)  # in an archive, or elsewhere
+        return read_image(path if content is None else io.BytesIO(content), **self.reading)
 
 
 def _is_list(feature: Any) -> bool:

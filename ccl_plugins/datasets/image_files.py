@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import os
 import warnings
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import torch
-from PIL import Image, ImageOps, ImageSequence
+from PIL import Image
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
+from ccl_plugins.files.images import (
+    Levels,
+    Mode,
+    OtherNumbers,
+    Range,
+    kind_of,
+    naming_errors,
+    number_type,
+    pages_in,
+    read_image,
+    reading,
+    written,
+)
+from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.metadata.columns import Encoded
 from ccl_plugins.metadata.groups import groups_of
 
-Mode = Literal["RGB", "L", "all"]
 OnError = Literal["error", "skip"]
-
-OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.EINTR)
-"""Errors that say nothing about a file: too many open ones, no memory, a device or server that fails."""
-
-OTHER_COLORS = ("CMYK", "YCbCr", "LAB", "HSV")
-"""Pillow's modes whose channels are neither gray nor red, green and blue."""
 
 NAMED = 5
 """The number of files that a warning names."""
 
+TRIED = 16
+"""The images that are compared with levels before training, evenly spaced."""
 
-class UnreadableImage(OSError):
-    """An image that is missing, truncated, or another kind of file."""
+RANGED = 64
+"""The images of which levels are proposed."""
 
 
 class Skipped(NamedTuple):
@@ -52,13 +61,11 @@ class ImageFiles(Annotated):
     Args:
         paths: N files.
         group: As `Annotated` takes it.
-        mode: As `ImageFileDataset` takes it.
-        levels: As `ImageFileDataset` takes it.
+        reading: How the files are read: mode, levels and page, as `read_image` takes them.
         source: The table or folder that lists the images, for messages.
 
     Attributes:
         rows: (N,) the images' rows in the source.
-        read_as: Mode and levels, which make other images of the same files.
         skipped: Images of the source that were left out, as `Skipped`.
     """
 
@@ -70,17 +77,14 @@ class ImageFiles(Annotated):
         texts: Mapping[str, Sequence[str]] | None = None,
         group: str | None = None,
         *,
-        mode: Mode,
-        levels: tuple[float, float] | None = None,
+        reading: Mapping[str, Any],
         source: str,
     ) -> None:
         super().__init__(paths, metadata, vocabulary, None, group)
         # Rows with an empty text are left out by `checked`.
         self.texts = {name: list(column) for name, column in (texts or {}).items()}
         self.paths = list(paths)
-        self.mode: Mode = mode
-        self.levels = levels
-        self.read_as = f"{mode}, {levels and [*map(float, levels)]}"
+        self.reading = dict(reading)
         self.source = source
         self.rows = list(range(len(paths)))
 
@@ -91,7 +95,9 @@ class ImageFiles(Annotated):
             UnreadableImage: If it cannot be read, naming file and row.
         """
         try:
-            image = read_image(self.paths[index], self.mode, self.levels)
+            image = read_image(self.paths[index], **self.reading)
+        except OtherNumbers as error:
+            raise UnreadableImage(f"{self._place(index)}: {error.what}: {self._cure()}") from error
         except UnreadableImage as error:
             raise UnreadableImage(f"{self._place(index)}: {error}") from error
         return image, int(self.targets[index])
@@ -103,7 +109,8 @@ class ImageFiles(Annotated):
             on_error: As `ImageFileDataset` takes it.
 
         Raises:
-            UnreadableImage: For missing files, naming the first; or if no image can be read.
+            UnreadableImage: For missing files, naming the first; if no image can be read; or if images hold
+                numbers of several types, and levels are of one.
         """
         if on_error == "error":
             paths = waiting(f"look for the images of {self.source}", self.paths)
@@ -113,8 +120,11 @@ class ImageFiles(Annotated):
                     f"{self._place(missing[0])}: there is no such file ({len(missing)} of"
                     f' {len(self)} are missing; on_error="skip" leaves them out)'
                 )
+            self._check_levels()
             return self
-        if not (skipped := self.unreadable()):
+        skipped, _ = self.examined()
+        if not skipped:
+            self._check_levels()
             return self
         first = "; ".join(f"{s.path} (row {s.row}): {s.reason}" for s in skipped[:NAMED])
         more = f"; and {len(skipped) - NAMED} more" if len(skipped) > NAMED else ""
@@ -128,39 +138,117 @@ class ImageFiles(Annotated):
         warnings.warn(f"{message}; they are left out, and listed in .skipped", stacklevel=3)
         usable = self.select(kept)
         usable.skipped = skipped
+        usable._check_levels()
         return usable
 
-    def unreadable(self) -> list[Skipped]:
-        """The images that cannot be read or have no text; all are decoded."""
+    def examined(self) -> tuple[list[Skipped], Counter[str]]:
+        """The images that cannot be read or have no text, and how many others are of which kind.
+
+        All are decoded.
+        """
         with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
-            read = pool.map(self._reason, range(len(self)))
-            reasons = waiting(f"read the images of {self.source}", read, len(self))
-            each = zip(self.rows, self.paths, reasons, strict=True)
-            return [Skipped(row, path, reason) for row, path, reason in each if reason]
+            read = pool.map(self._examine, range(len(self)))
+            found = [*waiting(f"read the images of {self.source}", read, len(self))]
+        others = any(isinstance(reason, OtherNumbers) for reason, _ in found)
+        cure = self._cure() if others else ""
+        skipped = []
+        for row, path, (reason, _) in zip(self.rows, self.paths, found, strict=True):
+            if reason:
+                other = isinstance(reason, OtherNumbers)
+                skipped.append(
+                    Skipped(row, path, f"{reason.what}: {cure}" if other else str(reason))
+                )
+        return skipped, Counter(kind for _, kind in found if kind)
+
+    def ranges(self, most: int) -> tuple[dict[str, Range], int]:
+        """The least and the greatest number in some images, by their type, and of how many images.
+
+        Args:
+            most: The number of images, evenly spaced among all.
+        """
+        found: dict[str, Range] = {}
+        count = 0
+        for row in {*np.linspace(0, len(self) - 1, min(most, len(self))).round().astype(int)}:
+            with contextlib.suppress(OSError), naming_errors():
+                for values, _ in pages_in(
+                    self.paths[row], self.reading["mode"], self.reading["page"]
+                ):
+                    known = values[np.isfinite(values)]
+                    low, high = found.get(values.dtype.name, (np.inf, -np.inf))
+                    ends = min(low, known.min().item()), max(high, known.max().item())
+                    found[values.dtype.name] = ends
+                count += 1
+        return found, count
 
     def select(self, rows: Sequence[int]) -> ImageFiles:
         """The images of some rows."""
-        paths = [self.paths[row] for row in rows]
         selected = ImageFiles(
-            paths, *rows_of(self, rows), mode=self.mode, levels=self.levels, source=self.source
+            [self.paths[row] for row in rows],
+            *rows_of(self, rows),
+            reading=self.reading,
+            source=self.source,
         )
         selected.rows = [self.rows[row] for row in rows]
         return selected
 
+    def _check_levels(self) -> None:
+        """Refuse levels that are not of all images, and warn of levels between which nothing is seen."""
+        levels = self.reading["levels"]
+        if levels is None:
+            return
+        if not isinstance(levels, Mapping):
+            with ThreadPoolExecutor() as pool:
+                types = pool.map(_type_of, self.paths)
+                types = waiting(f"look at the images of {self.source}", types, len(self))
+                example = dict(zip(types, self.paths, strict=True))
+            example.pop("", None)
+            if len(example) > 1:
+                named = ", ".join(f"{each} in {path}" for each, path in sorted(example.items()))
+                raise UnreadableImage(
+                    f"the images of {self.source} have several depths, {named}, and levels ="
+                    f" {written({'': levels})} are of one: {self._cure(by_type=True)}"
+                )
+        for numbers, (low, high) in self.ranges(TRIED)[0].items():
+            black, white = (
+                levels.get(numbers, (low, high)) if isinstance(levels, Mapping) else levels
+            )
+            if high - black < (white - black) / 8 or white - low < (white - black) / 8:
+                warnings.warn(
+                    f"levels = {written({'': (black, white)})} leave little to see: the {numbers} of"
+                    f" {self.source} are from {low:.6g} to {high:.6g}",
+                    stacklevel=4,
+                )
+
+    def _cure(self, by_type: bool = False) -> str:
+        """The levels to give, by what some images hold."""
+        ranges, count = self.ranges(RANGED)
+        plain = ranges.pop("uint8", None) is not None
+        deep = {name: (low, max(high, low + 1)) for name, (low, high) in ranges.items()}
+        if not deep:
+            return "leave levels out, as the images have 8 bits"
+        if by_type and plain:
+            deep = {"uint8": (0, 255), **deep}
+        proposed = written(deep, by_type=by_type or plain)
+        unchanged = "; images of 8 bits stay as they are" if plain and not by_type else ""
+        return (
+            "say which are black and white, the same for all images: the range of"
+            f" {count} of {len(self)} is levels = {proposed}{unchanged}"
+        )
+
     def _place(self, index: int) -> str:
         return f"image {self.paths[index]} (row {self.rows[index]} of {self.source}, from 0)"
 
-    def _reason(self, index: int) -> str:
+    def _examine(self, index: int) -> tuple[str | UnreadableImage, str]:
+        """Why an image cannot be used, or of what kind it is."""
         path = self.paths[index]
         if empty := [name for name, column in self.texts.items() if not column[index]]:
-            return f"{empty[0]!r} is empty"
+            return f"{empty[0]!r} is empty", ""
         if os.path.exists(path) and not os.path.isfile(path):
-            return "it is no file"  # to read a pipe or a device may take for ever
+            return "it is no file", ""  # to read a pipe or a device may take for ever
         try:
-            read_image(path, self.mode, self.levels)
+            return "", kind_of(path, **self.reading)
         except UnreadableImage as error:
-            return str(error)
-        return ""
+            return error, ""
 
 
 class ImageFileDataset:
@@ -177,7 +265,11 @@ class ImageFileDataset:
             width) of all channels of all pages of a file, such as a TIFF of microscopy, or of an array in
             a ``.npy`` file; the transform's ``mean`` and ``std`` then have as many numbers.
         levels: The values of pixels that become black and white, as ``[0, 4095]`` for 12 bits; those
-            outside are cut.  Images of more than 8 bits need it; None: the pixels as they are.
+            outside are cut.  Images of more than 8 bits need it; None: the pixels as they are.  Where
+            images of several depths are together, by the type of their numbers, as ``{uint8 = [0, 255],
+            uint16 = [0, 4095]}``; those of 8 bits need none.
+        page: The page of files of several pages that is read, from 0; None: files have one, or are read
+            with ``mode = "all"``.
         group: The column of samples that belong together, as ``"patient_id"``: they come into one split,
             are held out for validation together, and intervals are over groups.
         on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an error,
@@ -194,10 +286,10 @@ class ImageFileDataset:
         mode: Mode,
         on_error: OnError,
         group: str | None = None,
-        levels: tuple[float, float] | None = None,
+        levels: Levels = None,
+        page: int | None = None,
     ) -> None:
         check_fraction(test_fraction, seed)
-        one_of("mode", mode, get_args(Mode))
         one_of("on_error", on_error, get_args(OnError))
         self.sources = sources
         self.test_fraction = test_fraction
@@ -205,11 +297,7 @@ class ImageFileDataset:
         self.mode: Mode = mode
         self.on_error: OnError = on_error
         self.group = group
-        if levels is not None and not (len(levels) == 2 and levels[0] < levels[1]):
-            raise ValueError(
-                f"levels must be the pixels' values of black and white, as [0, 4095], not {levels!r}"
-            )
-        self.levels = levels
+        self.reading = reading(mode, levels, page)
 
     def __call__(self, split: str) -> ImageFiles:
         """The ``"train"`` or ``"test"`` split."""
@@ -222,8 +310,7 @@ class ImageFileDataset:
             encoded.vocabulary,
             self._texts(place),
             self.group,
-            mode=self.mode,
-            levels=self.levels,
+            reading=self.reading,
             source=str(self.sources[place]),
         )
         if len(self.sources) == 1:
@@ -245,104 +332,15 @@ class ImageFileDataset:
         return hold_out(files.targets, fraction, self.seed, groups, words)[split].tolist()
 
 
+def _type_of(path: str) -> str:
+    """The type of an image's numbers; empty for one that cannot be read, which is said when it is."""
+    with contextlib.suppress(UnreadableImage), naming_errors():
+        return number_type(path)
+    return ""
+
+
 def waiting(what: str, files: Iterable[Any] | None = None, total: int | None = None) -> Any:
     """A progress bar over files, on a terminal, if it takes more than two seconds."""
     from tqdm import tqdm  # type: ignore[import-untyped]  # it ships no types
 
     return tqdm(files, what, total, unit=" files", delay=2, disable=None, leave=False)
-
-
-def read_image(
-    path: str, mode: Mode, levels: tuple[float, float] | None = None
-) -> Image.Image | Tensor:
-    """The decoded image, upright: turned as the orientation in its EXIF data says.
-
-    Args:
-        path: The file.
-        mode: As `ImageFileDataset` takes it.
-        levels: As `ImageFileDataset` takes it.
-
-    Returns:
-        A PIL image of 8 bits, or for ``"all"`` a uint8 tensor (channels, height, width).
-
-    Raises:
-        UnreadableImage: If it is missing, truncated or another kind of file, or if its pixels have more
-            than 8 bits and there are no ``levels``.
-        OSError: If the system fails, as with too many open files; the image may be fine.
-    """
-    try:
-        if mode == "all":
-            return torch.from_numpy(_in_8_bits(np.concatenate(_channels(path)), levels))
-        if path.lower().endswith(".npy"):
-            raise UnreadableImage('an array of channels is read with mode = "all"')
-        with Image.open(path) as image:
-            upright = ImageOps.exif_transpose(image)
-            if levels is not None and not is_deep(upright):
-                if upright.mode in OTHER_COLORS:  # an array does not say so
-                    upright = upright.convert("RGB")
-                upright = Image.fromarray(_in_8_bits(_pixels(upright), levels))
-            return as_mode(upright, mode, levels)
-    except (UnreadableImage, MemoryError):
-        raise
-    except OSError as error:
-        if error.errno in OF_THE_SYSTEM:
-            raise
-        reason = os.strerror(error.errno) if error.errno else str(error)
-        raise UnreadableImage(reason) from error
-    except Exception as error:
-        # Pillow's decoders raise errors of many types for broken files: SyntaxError for PNG, ValueError
-        # for TIFF, struct.error for the EXIF data of JPEG.
-        raise UnreadableImage(f"{type(error).__name__}: {error}") from error
-
-
-def is_deep(image: Image.Image) -> bool:
-    """Whether the pixels of a PIL image have more than 8 bits."""
-    return image.mode.startswith(("I", "F"))
-
-
-def as_mode(
-    image: Image.Image, mode: str, levels: tuple[float, float] | None = None
-) -> Image.Image:
-    """A PIL image in a mode of 8 bits; what has more bits is brought to them by ``levels``.
-
-    Raises:
-        UnreadableImage: For an image of more than 8 bits without ``levels``, which PIL would cut.
-    """
-    if is_deep(image):
-        image = Image.fromarray(_in_8_bits(_pixels(image), levels))
-    return image.convert(mode)
-
-
-def _channels(path: str) -> list[np.ndarray]:
-    """The pages of a file, each (channels, height, width), with the numbers that it holds."""
-    if path.lower().endswith(".npy"):
-        array = np.load(path, allow_pickle=False)
-        if array.ndim not in (2, 3):
-            raise UnreadableImage(
-                f"an array of shape {array.shape} is no (channels, height, width)"
-            )
-        return [array if array.ndim == 3 else array[None]]
-    with Image.open(path) as image:
-        pages = [_pixels(ImageOps.exif_transpose(page)) for page in ImageSequence.Iterator(image)]
-    return [page[None] if page.ndim == 2 else page.transpose(2, 0, 1) for page in pages]
-
-
-def _pixels(image: Image.Image) -> np.ndarray:
-    """(height, width[, channels]): the values of the pixels, colors in place of a palette's numbers."""
-    if image.mode in ("1", "P"):
-        image = image.convert("L" if image.mode == "1" else "RGB")
-    return np.asarray(image)
-
-
-def _in_8_bits(pixels: np.ndarray, levels: tuple[float, float] | None) -> np.ndarray:
-    """The pixels as uint8: as they are, or with black and white at these levels."""
-    if levels is None:
-        if pixels.dtype != np.uint8:
-            raise UnreadableImage(
-                f"its pixels, {pixels.dtype} from {pixels.min()} to {pixels.max()}, have more than 8 bits:"
-                " say which are black and white, the same for all images, as levels = [0, 65535]"
-            )
-        return np.ascontiguousarray(pixels)
-    black, white = levels
-    shares = (pixels.astype(np.float32) - black) / (white - black)
-    return (255 * shares.clip(0, 1)).round().astype(np.uint8)

@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from ccl_plugins.datasets.image_files import ImageFileDataset, Mode, OnError, waiting
+from ccl_plugins.datasets.image_files import ImageFileDataset, OnError, waiting
+from ccl_plugins.files.images import Levels, Mode
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
+
+OTHER_ENDINGS = (
+    ".npy",
+    ".heic",
+    ".heif",
+    ".jxl",
+    ".dcm",
+    ".czi",
+    ".nd2",
+    ".lif",
+    ".svs",
+    ".exr",
+    ".nii",
+)
+"""How files of images end that Pillow does not read."""
+
+NO_IMAGES = (".pdf", ".ps", ".mpg", ".mpeg", ".h5", ".hdf", ".bufr", ".grib", ".emf", ".wmf")
+"""How files end that Pillow knows and that are seldom images."""
 
 
 class ImageFolder(ImageFileDataset):
     """Images in a folder per class: ``root/train/cat/1.jpg``, ``root/test/cat/2.jpg``.
 
-    Each class is a folder in the folder of a split, with images at any depth; hidden files and those whose
-    names do not end like an image's are skipped.  Columns: ``label``, the place of the class's name in
-    sorted order, over both splits; -1, a missing class, for images beside which there are no folders.
+    Each class is a folder in the folder of a split, with images at any depth: files that end in .jpg,
+    .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff or .webp, or with ``mode = "all"`` in .npy.  A warning counts
+    images that end otherwise.  Hidden files and folders are left out; links are followed, and what several
+    lead to is read once.  Columns: ``label``, the place of the class's name in sorted order, over both
+    splits; -1, a missing class, for images beside which there are no folders.
 
     Args:
         root: The folder.
@@ -42,27 +65,60 @@ class ImageFolder(ImageFileDataset):
         seed: int = 0,
         mode: Mode = "RGB",
         on_error: OnError = "error",
-        levels: tuple[float, float] | None = None,
+        levels: Levels = None,
+        page: int | None = None,
     ) -> None:
         root = Path(root).expanduser()
         folders = [root / train, root / test] if test_fraction is None else [root]
-        super().__init__(folders, test_fraction, seed, mode, on_error, levels=levels)
+        super().__init__(folders, test_fraction, seed, mode, on_error, levels=levels, page=page)
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold."""
         return {"label": "categorical"}
 
     def _read(self) -> tuple[list[list[str]], Encoded]:
-        listed = [find_images(folder, self.mode == "all") for folder in self.sources]
-        paths = [[path for path, _ in images] for images in listed]
-        return paths, encode(*({"label": [name for _, name in images]} for images in listed))
+        listed = [list_images(folder, self.mode == "all") for folder in self.sources]
+        said = [line for each in listed for line in each.said]
+        if len(listed) > 1 and any(each.linked for each in listed):
+            train, test = ({_file(path): path for path, _ in each.images} for each in listed)
+            if both := sorted(train.keys() & test.keys()):
+                said.append(
+                    f"{len(both)} images are in train and in test, through links, as {test[both[0]]}, which"
+                    f" is {train[both[0]]}"
+                )
+        for line in said:
+            warnings.warn(line, stacklevel=3)
+        paths = [[path for path, _ in each.images] for each in listed]
+        return paths, encode(*({"label": [name for _, name in each.images]} for each in listed))
+
+
+class Listing(NamedTuple):
+    """The images in a folder of classes.
+
+    Args:
+        images: The path of each and its class, sorted; the empty name if there are no classes.
+        linked: Whether links lead to some.
+        said: What there is to say of others that were left out, a line each.
+    """
+
+    images: list[tuple[str, str]]
+    linked: bool
+    said: list[str]
 
 
 def find_images(folder: Path, arrays: bool = False) -> list[tuple[str, str]]:
-    """The images in a folder of classes, with ``arrays`` also ``.npy`` files, with class names, sorted.
+    """The images of `list_images`, with warnings of what it says."""
+    listing = list_images(folder, arrays)
+    for line in listing.said:
+        warnings.warn(line, stacklevel=2)
+    return listing.images
 
-    Images of a folder without folders have no class: the name is empty.  Unlike torchvision's ImageFolder,
-    hidden files, which macOS writes beside images, are left out.
+
+def list_images(folder: Path, arrays: bool = False) -> Listing:
+    """The images in a folder of classes, with ``arrays`` also ``.npy`` files.
+
+    Unlike torchvision's ImageFolder, hidden files and folders, which file managers and notebooks write
+    beside images, are left out.  Links are followed, and each folder and file is read once.
 
     Raises:
         FileNotFoundError: If there is no such folder, it is empty, or a class has no images.
@@ -72,47 +128,149 @@ def find_images(folder: Path, arrays: bool = False) -> list[tuple[str, str]]:
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {str(folder)!r}")
     endings = (*IMG_EXTENSIONS, ".npy") if arrays else IMG_EXTENSIONS
-
-    def is_image(path: str) -> bool:
-        name = os.path.basename(path)
-        return not name.startswith(".") and name.lower().endswith(endings)
-
     with os.scandir(folder) as entries:
-        there = [(each.name, each.path, each.is_dir()) for each in entries]
-    classes = sorted(name for name, _, inside in there if inside and not name.startswith("."))
+        inside = {each.name: each.is_dir() for each in entries if not each.name.startswith(".")}
+    classes = sorted(name for name, is_folder in inside.items() if is_folder)
+    with waiting(f"list {folder}") as bar:
+        search = _Search(str(folder), classes, endings, bar.update)
+    loose = [str(folder / name) for name, is_folder in inside.items() if not is_folder]
+    search.passed.update(each for each in map(_ending, loose) if each not in endings)
+    loose = sorted(path for path in loose if path.lower().endswith(endings))
+    said = [*search.said(folder)]
+    there = f"; {'; '.join(said)}" if said else ""
     if not classes:
-        loose = sorted(path for _, path, inside in there if not inside and is_image(path))
         if not loose:
             raise FileNotFoundError(
                 f"{str(folder)!r} has no folders, one per class, and no images; images end in"
-                f" {' '.join(endings)}"
+                f" {' '.join(endings)}{there}"
             )
-        return [(path, "") for path in loose]
-    by_class: dict[str, list[str]] = {name: [] for name in classes}
-    with waiting(f"list {folder}") as bar:
-        for name, paths in by_class.items():
-            for path in _files(str(folder / name)):
-                if is_image(path):
-                    paths.append(path)
-                bar.update()
-            paths.sort()
-    empty = [name for name, paths in by_class.items() if not paths]
-    if empty:
+        return Listing([(path, "") for path in loose], False, said)
+    images, doubled = search.images()
+    if empty := sorted({*classes} - {name for _, name in images}):
         raise FileNotFoundError(
-            f"{str(folder)!r} has no images in {', '.join(empty)}; images end in"
-            f" {' '.join(endings)}"
+            f"{str(folder)!r} has no images in {', '.join(empty)}; images end in {' '.join(endings)}{there}"
         )
-    return [(path, name) for name, paths in by_class.items() for path in paths]
+    if loose:
+        said.append(
+            f"{len(loose)} images in {folder} are in no folder of a class, and left out, as {loose[0]}"
+        )
+    return Listing(images, search.linked, [*said, *doubled])
 
 
-def _files(folder: str) -> Iterator[str]:
-    """The files in a folder at any depth; links to folders are not followed.
+class _Search:
+    """The files in folders of classes at any depth; hidden ones are left out.
 
     A folder's entries say what they are: asking each file again would take minutes on a file server.
+    Links to folders are followed after all other folders, so that a folder that is there itself is read
+    there; one that is read already, or holds the link to it, is not read through the link.
     """
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path)
+
+    def __init__(
+        self, root: str, classes: Sequence[str], endings: tuple[str, ...], tell: Callable[[], Any]
+    ) -> None:
+        self.endings = endings
+        self.tell = tell
+        self.found: list[tuple[bool, str, str]] = []
+        """Whether through a link, the class and the path of each image."""
+        self.passed: Counter[str] = Counter()
+        self.not_followed: list[str] = []
+        self.links: list[tuple[str, str]] = []
+        self.read = {_file(root)}
+        for name in classes:
+            path = os.path.join(root, name)
+            self._walk(path, name, os.path.islink(path))
+        for name, link in self.links:  # which grows
+            target, here = (os.path.realpath(p) for p in (link, os.path.dirname(link)))
+            if f"{here}{os.sep}".startswith(f"{target.rstrip(os.sep)}{os.sep}"):
+                self.not_followed.append(link)
             else:
-                yield entry.path
+                self._walk(link, name, True)
+
+    @property
+    def linked(self) -> bool:
+        """Whether a link leads to a file."""
+        return any(linked for linked, _, _ in self.found)
+
+    def images(self) -> tuple[list[tuple[str, str]], list[str]]:
+        """Path and class of each image, and a line if several paths lead to one file."""
+        if not self.linked:
+            return [(path, name) for _, name, path in sorted(self.found)], []
+        first: dict[Any, tuple[str, str]] = {}
+        again: list[tuple[bool, str, str]] = []
+        for _, name, path in sorted(self.found):
+            kept_name, kept = first.setdefault(_file(path), (name, path))
+            if kept != path:
+                again.append((kept_name != name, path, kept))
+        lines = []
+        if again:
+            _, path, kept = max(again)
+            others = sum(other for other, _, _ in again)
+            lines.append(
+                f"{len(again)} images are there again through links, {others} of them in another class, and"
+                f" left out, as {path}, which is {kept}"
+            )
+        return [(path, name) for name, path in sorted(first.values())], lines
+
+    def said(self, folder: Path) -> Iterator[str]:
+        """What was passed over."""
+        known = _other_endings() if self.passed else set()
+        images = {ending: n for ending, n in self.passed.items() if ending in known}
+        if images:
+            counted = ", ".join(f"{n} that end in {e}" for e, n in sorted(images.items()))
+            yield (
+                f"image_folder passes over images in {folder}, {counted}: it reads those that end in"
+                f" {' '.join(self.endings)}"
+            )
+        if self.not_followed:
+            yield (
+                f"{len(self.not_followed)} links to folders in {folder} are not followed, as these are read"
+                f" already or hold the link: {self.not_followed[0]}"
+            )
+
+    def _walk(self, folder: str, name: str, linked: bool) -> None:
+        if (key := _file(folder)) in self.read:
+            self.not_followed.append(folder)
+            return
+        self.read.add(key)
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name.startswith("."):
+                    continue
+                link = entry.is_symlink()
+                if _leads_to_folder(entry):
+                    if link:
+                        self.links.append((name, entry.path))
+                    else:
+                        self._walk(entry.path, name, linked)
+                elif entry.name.lower().endswith(self.endings):
+                    self.found.append((linked or link, name, entry.path))
+                else:
+                    self.passed[_ending(entry.name)] += 1
+                self.tell()
+
+
+def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _file(path: str) -> Any:
+    """What tells a file from others, whatever path leads to it; of one that is not there, its path."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path
+    return status.st_dev, status.st_ino
+
+
+def _ending(name: str) -> str:
+    return os.path.splitext(name)[1].lower()
+
+
+def _other_endings() -> set[str]:
+    """The endings of files of images, and of arrays, that are not read without being named."""
+    from PIL import Image
+
+    return {*Image.registered_extensions(), *OTHER_ENDINGS} - {*NO_IMAGES}

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ccl_plugins.datasets.annotated import as_texts
-from ccl_plugins.datasets.image_files import ImageFileDataset, ImageFiles, Mode, OnError
+from ccl_plugins.datasets.image_files import ImageFileDataset, ImageFiles, OnError
+from ccl_plugins.files.images import Levels, Mode
 from ccl_plugins.files.reading import naming
 from ccl_plugins.files.tables import Columns, choose, read_tables
 from ccl_plugins.metadata.columns import Encoded, encode
@@ -74,7 +75,8 @@ class ImageTable(ImageFileDataset):
         group: str | None = None,
         sep: str | None = None,
         encoding: str = "utf-8",
-        levels: tuple[float, float] | None = None,
+        levels: Levels = None,
+        page: int | None = None,
     ) -> None:
         given = {"split": split, "test": test, "test_fraction": test_fraction}
         if sum(value is not None for value in given.values()) != 1:
@@ -83,7 +85,7 @@ class ImageTable(ImageFileDataset):
                 f" {given}"
             )
         tables = [Path(each).expanduser() for each in (path, test) if each is not None]
-        super().__init__(tables, test_fraction, seed, mode, on_error, group, levels)
+        super().__init__(tables, test_fraction, seed, mode, on_error, group, levels, page)
         self.image = image
         self.label = label
         self.root = tables[0].parent if root is None else Path(root).expanduser()

@@ -71,6 +71,8 @@ class Mixed:
             self._group(parts),
         )
         made.skipped = [each for part in parts.values() for each in getattr(part, "skipped", ())]
+        ways = [way for part in parts.values() if (way := getattr(part, "reading", {})) != {}]
+        made.reading = (ways or [{}])[0] if all(way == ways[0] for way in ways) else None
         return made
 
     def schema(self) -> Mapping[str, ValueType]:

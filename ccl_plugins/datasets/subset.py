@@ -70,7 +70,7 @@ class Subset:
         rows = range(len(full)) if size is None else self._rows(full, size)
         samples: data.Dataset[Any] = data.Subset(full, rows)
         part = Annotated(Kept(samples) if self.keep else samples, *rows_of(full, rows))
-        part.skipped = getattr(full, "skipped", [])
+        part.skipped, part.reading = getattr(full, "skipped", []), getattr(full, "reading", {})
         return part
 
     def schema(self) -> Mapping[str, ValueType]:

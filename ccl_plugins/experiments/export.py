@@ -15,7 +15,7 @@ import torch
 from ccl_plugins.arguments import one_of
 from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, EXPORTED, PROGRAM, README, WEIGHTS
 from ccl_plugins.experiments.paths import without_paths
-from ccl_plugins.experiments.record import write_json
+from ccl_plugins.experiments.record import reading_of, write_json
 from ccl_plugins.files.atomic import replacing
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.sums import SUMS, has_sum, write_sums
@@ -198,8 +198,13 @@ def _torch_config(run: Run) -> dict[str, Any]:
     return {
         **images,
         "num_features": run.backbone.num_features,
-        "ccl_plugins": {k: run.record[k] for k in ("backbone", "objective", "method", "versions")},
+        "ccl_plugins": _known(run, "backbone", "objective", "method", "versions"),
     }
+
+
+def _known(run: Run, *tables: str) -> dict[str, Any]:
+    """Tables of a run's record, and how it read images."""
+    return {"reading": reading_of(run.record), **{name: run.record[name] for name in tables}}
 
 
 def _images(transform: Any) -> dict[str, Any]:
@@ -273,5 +278,5 @@ def _config(backbone: Any, run: Run) -> dict[str, Any]:
             "interpolation": "bilinear",
             "num_classes": 0,
         },
-        "ccl_plugins": {k: run.record[k] for k in ("objective", "method", "versions")},
+        "ccl_plugins": _known(run, "objective", "method", "versions"),
     }

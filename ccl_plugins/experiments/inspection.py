@@ -98,8 +98,8 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
         splits = {name: parts.dataset(name) for name in ("train", "test")}
         train = splits["train"]
         check_apart(train, splits["test"])
-        unreadable = [] if quick else [*_unreadable(splits)]
-        notes += unreadable
+        unreadable, kinds = ([], []) if quick else _of_files(splits)
+        notes += [*unreadable, *kinds]
         step: Mapping[str, float] = {}
         if not unreadable:
             first_use.check_columns(parts.transform, train)
@@ -186,16 +186,24 @@ def _associated(pipeline: Composition, columns: list[dict[str, Any]]) -> Iterato
             )
 
 
-def _unreadable(splits: Mapping[str, Any]) -> Iterator[str]:
+def _of_files(splits: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """A line for each split with images that cannot be read, and with others than plain ones."""
+    lines, kinds = [], []
     for name, split in splits.items():
-        unreadable = split.unreadable() if hasattr(split, "unreadable") else []
+        if not hasattr(split, "examined"):
+            continue
+        unreadable, counted = split.examined()
         if unreadable:
             first = "; ".join(f"{each.path}: {each.reason}" for each in unreadable[:5])
             more = f"; and {len(unreadable) - 5} more" if len(unreadable) > 5 else ""
-            yield (
+            lines.append(
                 f"{len(unreadable)} of {len(split)} images of {name} cannot be read: {first}{more};"
                 ' on_error = "skip" of the data set leaves them out'
             )
+        if any("pages" in kind or not kind.startswith("uint8") for kind in counted):
+            each = "; ".join(f"{count} of {kind}" for kind, count in counted.most_common())
+            kinds.append(f"images of {name}: {each}")
+    return lines, kinds
 
 
 def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:

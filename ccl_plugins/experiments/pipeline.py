@@ -13,14 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn.functional import normalize
-from torchvision.transforms.v2.functional import pil_to_tensor
 
 from ccl_plugins._engine import engine
 from ccl_plugins.arguments import one_of, whole
-from ccl_plugins.datasets.image_files import as_mode, read_image
 from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
@@ -43,11 +40,12 @@ from ccl_plugins.experiments.metrics import (
     write_measurements,
 )
 from ccl_plugins.experiments.modalities import check_towers
-from ccl_plugins.experiments.record import check_plugins, read_json
+from ccl_plugins.experiments.record import check_plugins, read_json, reading_of
 from ccl_plugins.experiments.recorded import Recorded, lost_objects, refuse_lost, with_objects
 from ccl_plugins.experiments.requirements import check_columns, read_all
 from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
+from ccl_plugins.files.images import read_image
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
 from ccl_plugins.files.tensors import read_tensors
@@ -326,8 +324,9 @@ class Run:
 
         Args:
             images: A batch (n, channels, height, width), or any sequence of images the transform takes, or
-                of files.  Files and PIL images are converted as the data set converts its own, by default
-                to RGB, so that one with transparency or a palette can be given.
+                of files.  Files, PIL images and arrays are read as the data set reads its own files, by its
+                mode, levels and page: an array holds the numbers of a file.  Tensors of uint8, and samples
+                of the data set, are taken as they are.
             batch_size: Images per forward pass.
             device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
 
@@ -388,30 +387,28 @@ class Run:
         whole("batch_size", batch_size, 1)
         if not len(images):
             raise ValueError("there are no images to encode")
-        method, transform = self._method_on(device), self.transform
+        method, transform, read = self._method_on(device), self.transform, reading_of(self.record)
         outputs = []
         with torch.no_grad():
             for first in range(0, len(images), batch_size):
                 batch = images[first : first + batch_size]
-                if not isinstance(batch, torch.Tensor):
-                    batch = torch.stack([transform.plain(self._image(each)) for each in batch])
-                else:
+                if isinstance(batch, Tensor) and (batch.dtype == torch.uint8 or not read):
                     batch = transform.plain(batch)
+                else:
+                    batch = torch.stack([transform.plain(self._image(each)) for each in batch])
                 given = batch.to(next(method.parameters()).device)
                 outputs.append(getattr(method, member)(given).cpu())
         return torch.cat(outputs)
 
     def _image(self, image: Any) -> Any:
-        """An image as the data set gives it, of a file or of a PIL image."""
-        dataset = self.record["dataset"]
-        mode = dataset.get("mode")
-        if isinstance(image, str | Path):
-            return read_image(str(image), mode or "RGB", dataset.get("levels"))
-        if mode == "all":
-            return pil_to_tensor(image) if isinstance(image, Image.Image) else image
-        if isinstance(image, Image.Image) and image.mode not in ((mode,) if mode else ("RGB", "L")):
-            return as_mode(image, mode or "RGB", dataset.get("levels"))
-        return image
+        """An image as the data set gives it, of a file, a PIL image or an array."""
+        way = reading_of(self.record)
+        if way is None and not isinstance(image, Tensor):
+            raise ValueError(
+                f"the data sets of {self.path} read images in several ways, and this may be of any: give"
+                " samples of the run's splits as tensors of uint8"
+            )
+        return read_image(image, **(way or {}))
 
     def _method_on(self, device: str | torch.device | None) -> Any:
         from ccl_plugins.networks.devices import accelerator

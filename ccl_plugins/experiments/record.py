@@ -36,6 +36,15 @@ def nested(value: Any) -> Iterator[Any]:
             yield from nested(item)
 
 
+def reading_of(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """How a run read images in files, as `ccl_plugins.files.images.reading` has it.
+
+    Empty: there were none.  None: its data sets read them in several ways.
+    """
+    way: Mapping[str, Any] | None = record.get("data", {}).get("train", {}).get("reading", {})
+    return way
+
+
 def check_plugins(versions: Mapping[str, str]) -> None:
     """Check that the plug-ins of a record are installed; another version is one warning.
 

@@ -62,7 +62,7 @@ def of_split(split: Any) -> str:
     It is what the split's method ``fingerprint`` returns, if it has one.  Else it covers every pixel of a
     split in memory (``images``); path, size and two times of every file of a split in files (``paths``, or
     ``samples`` as in torchvision): when it was written and, which no program can set, when it was changed;
-    with ``read_as``, how they are read, if the split says so; and 256 evenly spaced images of any other.
+    with ``reading``, how they are read, if the split says so; and 256 evenly spaced images of any other.
     """
     if hasattr(split, "fingerprint"):
         return str(split.fingerprint())
@@ -72,7 +72,7 @@ def of_split(split: Any) -> str:
     digest = hashlib.sha256(str(len(split)).encode())
     paths = paths_of(split)
     if paths is not None:
-        digest.update(str(getattr(split, "read_as", "")).encode())
+        digest.update(str(getattr(split, "reading", "")).encode())
         for path in paths:
             status = os.stat(path)
             times = f"{status.st_mtime_ns}\0{status.st_ctime_ns}"
@@ -89,7 +89,7 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
     That is the number of samples, the types and values of all columns, texts too, and images: all that are
     in memory (evenly spaced ones above 4 GiB); the bytes of all files; above 256 MiB the sizes of all, the
     bytes of 256 evenly spaced ones and the times at which all were written; or 256 evenly spaced images of
-    any other split.  Images that differ each time they are read are left out.
+    any other split; and how files are read.  Images that differ each time they are read are left out.
 
     Args:
         split: A torch Dataset with ``metadata``.
@@ -103,6 +103,9 @@ def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any
         name: ["texts", _of_texts(each)] for name, each in getattr(split, "texts", {}).items()
     }
     identity: dict[str, Any] = {"samples": len(split), "columns": columns}
+    way = getattr(split, "reading", {})
+    if way is None or (isinstance(way, Mapping) and way):
+        identity["reading"] = way
     paths = None if hasattr(split, "fingerprint") else paths_of(split)
     if paths is None or not os.path.isfile(paths[0]) or _in_memory(split) is not None:
         return identity | {"images": _of_images(split, read)}
@@ -136,6 +139,8 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
             changes.append(f"column {name!r} holds {kind}, not {kind_before}")
         elif values != values_before:
             changes.append(f"column {name!r} has other values")
+    if now.get("reading") != before.get("reading"):
+        changes.append(f"images are read as {now.get('reading')}, not {before.get('reading')}")
     # Images without a fingerprint are not compared.
     if now["images"] != before["images"] and now["images"] and before["images"]:
         return [*changes, "images differ"]

@@ -9,7 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-CHANNELS = {1: "L", 3: "RGB"}
+from ccl_plugins.files.images import Mode, read_image
+
+CHANNELS: dict[int, Mode] = {1: "L", 3: "RGB"}
 """Pillow's name for images of so many channels."""
 
 
@@ -85,10 +87,11 @@ def extract(
 
 
 def _prepare(
-    split: Any, transform: Callable[[Any], Tensor], mode: str, rows: Sequence[int]
+    split: Any, transform: Callable[[Any], Tensor], mode: Mode, rows: Sequence[int]
 ) -> Tensor:
     """(n, channels, height, width): the images of some rows of a split, prepared for a model."""
-    return torch.stack([transform(_as_picture(split[i][0], i).convert(mode)) for i in rows])
+    pictures = (read_image(_as_picture(split[i][0], i), mode) for i in rows)
+    return torch.stack([transform(picture) for picture in pictures])
 
 
 def _as_picture(image: Any, index: int) -> Any:

@@ -452,7 +452,8 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
         "files": (
             (),
             "Read when a run begins. The names and patterns of what the logger leaves in the folder of"
-            ' a run, as `("log.db",)`; what was not there before is noted by its name, and deleted with the run.',
+            ' a run, as `("log.db",)`; what was not there before is noted by its name, and deleted with the'
+            " run.",
             Sequence,
         ),
         "on_disk": (

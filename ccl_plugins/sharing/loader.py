@@ -28,7 +28,7 @@ def load():
 ''',
         "",
         "import timm\nimport torch",
-        images,
+        config,
     )
 
 
@@ -93,9 +93,11 @@ def _body(graph: Any) -> Iterator[str]:
         yield line
 
 
-def _file(load: str, standard: str, imports: str, images: Mapping[str, Any]) -> str:
-    prepare = _prepare(images) if "mean" in images else ""
+def _file(load: str, standard: str, imports: str, config: Mapping[str, Any]) -> str:
+    images = config.get("pretrained_cfg", config)
+    prepare = _prepare(images, config["ccl_plugins"]) if "mean" in images else ""
     if prepare:
+        imports = f"import numpy as np\n{imports}\nfrom PIL import Image, ImageOps, ImageSequence"
         imports += "\nfrom torchvision.transforms.v2 import functional as pixels"
     # The names that the code of a graph may have.
     numbers = [name for name in ("inf", "nan") if re.search(rf"\b{name}\b", load)]
@@ -119,23 +121,77 @@ if __name__ == "__main__":
 '''
 
 
-def _prepare(images: Mapping[str, Any]) -> str:
-    """The function from an image to what the backbone takes, as the run's transform made it."""
+def _prepare(images: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """The function from an image to what the backbone takes, as data set and transform made it."""
     channels, size, _ = images["input_size"]
-    mode = {1: "L", 3: "RGB"}.get(channels)
-    convert = f'image.convert("{mode}")' if mode else "image"
+    way = known.get("reading") or {"mode": {1: "L", 3: "RGB"}.get(channels, "all")}
     return f'''
 
+MODE = "{way["mode"]}"  # gray, RGB, or all channels of all pages of an image
+LEVELS = {way.get("levels")!r}  # the numbers of pixels that are black and white, of all or by type
+PAGE = {way.get("page")!r}  # which page is read of several
+
+
 def prepare(image):
-    """A PIL image, or a tensor of uint8 ([n,] {channels}, height, width), as {_images(images)}."""
+    """What `load()` takes: {_images(images)}, of images read as in training.
+
+    Args:
+        image: A tensor of uint8 ([n,] channels, height, width) that is read already; or a PIL image, or a
+            numpy array ([channels,] height, width), with the numbers that its file holds.
+    """
     if not isinstance(image, torch.Tensor):
-        image = pixels.pil_to_tensor({convert})
+        image = _read(image)
     if image.shape[-2:] != ({size}, {size}):
         image = pixels.center_crop(pixels.resize(image, [{size}]), [{size}])
     mean = torch.tensor({images["mean"]})
     std = torch.tensor({images["std"]})
     image = (image.float() * (1 / 255) - mean[:, None, None]) / std[:, None, None]
     return image if image.ndim == 4 else image[None]
+
+
+def _read(image):
+    """(channels, height, width) of uint8 of a PIL image or an array."""
+    if isinstance(image, np.ndarray):
+        pages = [image.transpose(1, 2, 0) if image.ndim == 3 else image[..., None]]
+    else:
+        several = image.format in ("TIFF", "PNG", "WEBP", "GIF") and getattr(image, "n_frames", 1) > 1
+        if several and MODE != "all" and PAGE is None:
+            raise ValueError(f"it has {{image.n_frames}} pages: seek one, and give its copy()")
+        if several and PAGE is not None:
+            image.seek(PAGE)
+        every = several and PAGE is None
+        pages = [_numbers(page) for page in (ImageSequence.Iterator(image) if every else [image])]
+    values = _in_8_bits(np.concatenate(pages, axis=2))
+    if MODE == "all":
+        return torch.from_numpy(np.ascontiguousarray(values.transpose(2, 0, 1)))
+    image = Image.fromarray(values[..., 0] if values.shape[2] == 1 else values)
+    return pixels.pil_to_tensor(image.convert(MODE))
+
+
+def _numbers(image):
+    """(height, width, channels): the numbers of a PIL image."""
+    deep = image.mode[0] in "IF"
+    if not deep and any(";16" in str(tile[3]) for tile in getattr(image, "tile", ())):
+        raise ValueError("PIL cuts the 16 bits of its colors to 8: give an array of its numbers")
+    image = ImageOps.exif_transpose(image)
+    if not deep and (MODE != "all" or image.mode in ("1", "P")):
+        image = image.convert("L" if image.mode in ("1", "L", "LA") else "RGB")
+    values = np.asarray(image)
+    return values if values.ndim == 3 else values[..., None]
+
+
+def _in_8_bits(values):
+    ends = LEVELS.get(values.dtype.newbyteorder("=").name) if isinstance(LEVELS, dict) else LEVELS
+    if ends is None:
+        if values.dtype != np.uint8:
+            raise ValueError(f"its numbers are {{values.dtype}}, and training knew no levels of these")
+        return values
+    if values.dtype.kind in "iu" and isinstance(LEVELS, list) and ends[1] > 2 * np.iinfo(values.dtype).max:
+        raise ValueError(f"the levels of training, {{ends}}, are of deeper images than {{values.dtype}}")
+    black, white = ends
+    wide = values.itemsize > (4 if values.dtype.kind == "f" else 2)
+    shares = (values.astype(np.float64 if wide else np.float32) - black) / (white - black)
+    return (255 * shares.clip(0, 1)).round().astype(np.uint8)
 '''
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from ccl_plugins.datasets.annotated import dictionary, reads_several
+from ccl_plugins.files.images import read_image
 from ccl_plugins.files.mapped import Reading
 from ccl_plugins.pairs.patches import Masks
 from ccl_plugins.protocols import Masking, Transform, trait
@@ -187,7 +188,7 @@ def _as_tensor(image: Any) -> Tensor:
         return image
     from torchvision.transforms.v2.functional import pil_to_tensor  # late, as torchvision is slow
 
-    pixels: Tensor = pil_to_tensor(image)
+    pixels: Tensor = pil_to_tensor(read_image(image))
     return pixels
 
 

@@ -13,6 +13,7 @@ from torchvision.transforms.v2 import RandomHorizontalFlip
 from torchvision.transforms.v2 import functional as pixels
 
 from ccl_plugins.arguments import positive, whole
+from ccl_plugins.files.images import read_image
 from ccl_plugins.transforms.batched import BatchedView
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -22,9 +23,9 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 class LightlyTransform:
     """Views by given transforms of lightly, and the image without augmentation.
 
-    Images are PIL images of mode RGB or L, or uint8 tensors (channels, height, width) on the CPU; the
-    views of both are equal.  A view has as many channels as
-    ``mean``: a gray image is repeated to three, any other difference is an error.  Images of other than
+    Images are PIL images of mode RGB or L, which are turned upright as their EXIF data says, or uint8
+    tensors (channels, height, width) on the CPU; the views of both are equal.  A view has as many channels
+    as ``mean``: a gray image is repeated to three, any other difference is an error.  Images of other than
     one or three channels can be cropped and flipped alone.
 
     Args:
@@ -132,11 +133,12 @@ class LightlyTransform:
         """The image, with gray repeated to three channels where views have three."""
         channels = len(self.mean)
         if isinstance(image, Image):
+            picture: Image = read_image(image)
             if image.mode not in ("L", "RGB"):
                 raise ValueError(f"a PIL image must be RGB or L, not {image.mode}: convert it")
-            if image.mode == "L" and channels == 3:
-                return image.convert("RGB")
-            has = len(image.getbands())
+            if picture.mode == "L" and channels == 3:
+                return picture.convert("RGB")
+            image, has = picture, len(picture.getbands())
         elif isinstance(image, Tensor) and image.dtype == torch.uint8:
             if image.ndim not in (3, 4):
                 raise ValueError(f"images must be ([n,] channels, h, w), not {tuple(image.shape)}")

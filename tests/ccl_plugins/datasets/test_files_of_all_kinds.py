@@ -270,7 +270,7 @@ def test_an_error_of_a_decoder_of_any_type_is_an_unreadable_image(tmp_path, monk
     def broken(image):
         raise struct.error("required argument is not an integer")
 
-    monkeypatch.setattr("PIL.ImageOps.exif_transpose", broken)
+    monkeypatch.setattr("PIL.Image.Image.getexif", broken)
     with pytest.raises(UnreadableImage, match="error: required argument"):
         read_image(str(tmp_path / "0.png"), "RGB")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Image, List, Value
+from PIL import Image as Picture
 from support.image_samples import write_image
 from torch.utils import data
 
@@ -243,8 +245,11 @@ def test_a_subset_of_samples_that_are_read_one_by_one_is_read_so():
 def test_images_of_more_than_8_bits_are_refused_and_not_cut():
     deep = [np.full((4, 4), 4095, dtype=np.uint16)]
     source = Dataset.from_dict({"photo": deep}, features=Features({"photo": Image()}))
-    with pytest.raises(OSError, match=r"row 0 \(from 0\).*'I;16' has more than 8 bits"):
+    with pytest.raises(
+        OSError, match=r"row 0 \(from 0\).*uint16 from 4095 to 4095, have more than 8"
+    ):
         Images(source, "photo", "L", "here")[0]
+    assert Images(source, "photo", "L", "here", levels=(0, 8190))[0].getpixel((0, 0)) == 128
 
 
 def small(**columns):
@@ -300,3 +305,34 @@ def test_names_that_datasets_would_change_are_refused(tmp_path, monkeypatch, col
     assert dataset("train").metadata["age"].tolist() == [0.5, 1.5, 2.5, 3.5]
     with pytest.raises(ValueError, match=rf"metadata\.csv: column '{column}' has '{word}', which"):
         HuggingFace(tmp_path / "photos", columns=[column])("train")
+
+
+def test_stored_images_have_the_pixels_of_files(tmp_path):
+    """``datasets`` decodes by Pillow, which cuts color of 16 bits and has lost what said so."""
+    file = tmp_path / "deep.tif"
+    array = np.random.default_rng(0).integers(0, 65535, (6, 5, 3)).astype(np.uint16)
+    tifffile.imwrite(file, array, photometric="rgb", metadata=None)
+    exif = Picture.Exif()
+    exif[0x0112] = 6
+    Picture.fromarray((array >> 8).astype(np.uint8)).save(tmp_path / "turned.png", exif=exif)
+    features = Features({"image": Image()})
+    for way in ("bytes", "path"):
+        cells = [
+            {"bytes": name.read_bytes() if way == "bytes" else None, "path": str(name)}
+            for name in (file, tmp_path / "turned.png")
+        ]
+        source = Dataset.from_dict({"image": cells}, features=features)
+        read = Images(source, "image", "RGB", "here", levels={"uint16": (0, 65535)})
+        expected = (array.astype(np.float32) / 65535 * 255).round()
+        np.testing.assert_array_equal(np.asarray(read[0]), expected)
+        np.testing.assert_array_equal(np.asarray(read[1]), np.rot90(array >> 8, 3))
+        with pytest.raises(
+            OSError, match=r"row 0 \(from 0\).*uint16 from .* have more than 8 bits"
+        ):
+            Images(source, "image", "RGB", "here")[0]
+
+
+def test_an_empty_cell_is_an_image_that_is_missing():
+    source = Dataset.from_dict({"image": [None]}, features=Features({"image": Image()}))
+    with pytest.raises(OSError, match=r"row 0 \(from 0\) is missing .* the cell is empty"):
+        Images(source, "image", "RGB", "here")[0]

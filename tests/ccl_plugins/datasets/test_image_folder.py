@@ -243,3 +243,105 @@ def test_a_bar_is_shown_on_a_terminal_after_two_seconds(monkeypatch):
         assert "list images" in terminal.getvalue()
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert waiting("list images").disable
+
+
+def test_hidden_folders_are_no_classes_and_hold_no_images(root):
+    for folder in (".ipynb_checkpoints", ".thumbnails"):
+        write_image(root / "train" / "owl" / folder / "0.png")
+        write_image(root / "train" / folder / "0.png")
+        write_image(root / "train" / "crow" / "deep" / folder / "deeper" / "0.png")
+    assert len(ImageFolder(root)("train")) == 6
+
+
+def test_upper_case_endings_are_read_and_others_counted_in_one_line(root):
+    for name in ("7.PNG", "8.TIF", "9.JPEG"):
+        write_image(root / "train" / "owl" / name)
+    for name in ("0.gif", "1.GIF", "2.jp2", "3.avif", "4.heic", "notes.txt", "Thumbs.db", "5.npy"):
+        (root / "train" / "owl" / name).touch()
+    with pytest.warns(UserWarning, match="passes over images in") as said:
+        train = ImageFolder(root)("train")
+    assert len(train) == 9
+    (line,) = {str(each.message) for each in said}
+    assert ": it reads those that end in .jpg" in line
+    counted = "1 that end in .avif, 2 that end in .gif, 1 that end in .heic, 1 that end in .jp2, 1 that end"
+    assert f"passes over images in {root / 'train'}, {counted} in .npy" in line
+    assert "txt" not in line
+
+
+def test_a_class_of_other_endings_alone_says_which_it_has(root):
+    (root / "train" / "gull").mkdir()
+    (root / "train" / "gull" / "0.gif").touch()
+    with pytest.raises(FileNotFoundError, match=r"no images in gull; .*1 that end in \.gif"):
+        ImageFolder(root)("train")
+
+
+def test_images_beside_the_classes_are_counted(root):
+    write_image(root / "train" / "0.png")
+    with pytest.warns(
+        UserWarning, match=r"1 images in .*train are in no folder of a class, and left out"
+    ):
+        assert len(ImageFolder(root)("train")) == 6
+
+
+def paths(folder):
+    return [path.removeprefix(f"{folder}/") for path, _ in find_images(folder)]
+
+
+def test_links_to_folders_and_files_are_followed(tmp_path):
+    for name in ("cat", "dog"):
+        write_image(tmp_path / "root" / name / "0.png")
+    for i in range(2):
+        write_image(tmp_path / "elsewhere" / "deep" / f"{i}.png")
+        write_image(tmp_path / f"{i}.png")
+    (tmp_path / "root" / "dog" / "more").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "root" / "cat" / "1.png").symlink_to(tmp_path / "1.png")
+    (tmp_path / "root" / "owl").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "root" / "owl").unlink()
+    found = ["cat/0.png", "cat/1.png", "dog/0.png", "dog/more/deep/0.png", "dog/more/deep/1.png"]
+    assert paths(tmp_path / "root") == found
+
+
+def test_loops_of_links_end_and_are_counted(tmp_path):
+    root = tmp_path / "root"
+    for name in ("cat", "dog"):
+        write_image(root / name / "deep" / "0.png")
+    (root / "cat" / "loop").symlink_to(root)
+    (root / "cat" / "deep" / "up").symlink_to("..")
+    (root / "dog" / "home").symlink_to(tmp_path)
+    (root / "dog" / "itself").symlink_to("itself")
+    (root / "dog" / "cats").symlink_to(root / "cat")
+    with pytest.warns(
+        UserWarning, match=r"^4 links to folders .* read already or hold the link: "
+    ) as said:
+        assert paths(root) == ["cat/deep/0.png", "dog/deep/0.png"]
+    assert len(said) == 1
+
+
+def test_a_file_that_several_links_lead_to_is_one_image(tmp_path):
+    root = tmp_path / "root"
+    write_image(tmp_path / "there" / "0.png")
+    for name in ("cat", "dog"):
+        write_image(root / name / "0.png")
+        (root / name / "again.png").symlink_to(root / name / "0.png")
+    (root / "cat" / "1.png").symlink_to(tmp_path / "there" / "0.png")
+    (root / "dog" / "there").symlink_to(tmp_path / "there")
+    with pytest.warns(
+        UserWarning, match="3 images are there again through links, 1 of them in another"
+    ) as said:
+        assert paths(root) == ["cat/0.png", "cat/1.png", "dog/0.png"]
+    (line,) = (str(each.message) for each in said)
+    assert f"as {root}/dog/there/0.png, which is {root}/cat/1.png" in line
+
+
+def test_an_image_in_both_splits_through_links_is_said(root):
+    (root / "test" / "owl" / "same.png").symlink_to(root / "train" / "owl" / "0.png")
+    with pytest.warns(
+        UserWarning, match=r"1 images are in train and in test, .*test/owl/same\.png, which"
+    ):
+        assert len(ImageFolder(root)("test")) == 7
+
+
+def test_links_that_lead_nowhere_are_missing_files(root):
+    (root / "train" / "owl" / "gone.png").symlink_to(root / "nowhere.png")
+    with pytest.raises(UnreadableImage, match=r"gone\.png .* there is no such file \(1 of 7"):
+        ImageFolder(root)("train")

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -165,3 +166,43 @@ def test_what_is_healthy_has_a_line_for_its_kernel_alone():
     assert not found.step
     (note,) = found.notes
     assert "sensible scales are" in note
+
+
+def test_files_are_said_by_kind_and_pages_and_those_that_are_passed_over(tmp_path, capsys):
+    for row in range(16):
+        pages = [
+            Image.fromarray(
+                np.random.default_rng(5 * row + p).integers(0, 4096, (32, 32)).astype("u2")
+            )
+            for p in range(3)
+        ]
+        path = tmp_path / "plates" / "ab"[row % 2] / f"{row}.tif"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pages[0].save(path, save_all=True, append_images=pages[1:])
+    (path.parent / "preview.gif").touch()
+    text = """
+dataset = {use = "image_folder", root = "ROOT", test_fraction = 0.5, MORE}
+transform = {use = "simclr", size = 32}
+backbone = "lenet5"
+objective = "infonce"
+
+[fit]
+epochs = 1
+batch_size = 4
+workers = 0
+"""
+    file = tmp_path / "run.toml"
+    text = text.replace("ROOT", str(tmp_path / "plates"))
+    file.write_text(text.replace("MORE", 'mode = "all", levels = [0, 4095]'))
+    assert main(["inspect", str(file), "--json"]) == 0
+    notes = "\n".join(json.loads(capsys.readouterr().out)["notes"])
+    assert "images of train: 8 of uint16, 3 channels in 3 pages" in notes
+    assert "passes over images in" in notes
+    assert "1 that end in .gif" in notes
+    file.write_text(text.replace("MORE", 'mode = "L", levels = [0, 4095]'))
+    assert main(["inspect", str(file), "--json"]) == 0
+    notes = "\n".join(json.loads(capsys.readouterr().out)["notes"])
+    assert "8 of 8 images of train cannot be read: " in notes
+    assert "it has 3 pages: page = 0 reads the first" in notes
+    file.write_text(text.replace("MORE", 'mode = "L", levels = [0, 4095], page = 2'))
+    assert main(["inspect", str(file), "--json", "--quick"]) == 0

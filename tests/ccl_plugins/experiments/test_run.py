@@ -294,15 +294,15 @@ def test_files_and_images_of_any_mode_are_encoded_as_those_of_the_data_set(finis
     with pytest.raises(OSError, match="No such file"):
         finished.encode([tmp_path / "none.png"])
     deep = Image.new("I;16", (32, 32), 4095)
-    with pytest.raises(OSError, match=r"more than 8 bits: say which are black and white"):
+    with pytest.raises(OSError, match="more than 8 bits: bring it to 8 bits, with the same black"):
         finished.encode([deep])
 
 
 def test_images_of_16_bits_are_brought_to_8_by_the_levels_of_the_data_set(finished, tmp_path):
     run = ccl.load(finished.path)
     assert run.method is not None  # read before the record is another
-    table = {"use": "dataset:ccl-plugins/table", "mode": "RGB", "levels": [0, 4095]}
-    run.__dict__["record"] = {**run.record, "dataset": table}
+    read = {"mode": "RGB", "levels": [0, 4095], "page": None}
+    run.__dict__["record"] = {**run.record, "data": {"train": {"reading": read}}}
     image = Image.fromarray(torch.arange(1024).mul(4).reshape(32, 32).to(torch.uint16).numpy())
     image.save(tmp_path / "deep.png")
     torch.testing.assert_close(run.encode([image]), run.encode([tmp_path / "deep.png"]))

@@ -1,0 +1,318 @@
+"""The one way from a file, an image of PIL or an array to an image of 8 bits."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, TypeAlias, get_args
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.files.pixels import (
+    Pixels,
+    Source,
+    UnreadableImage,
+    is_plain,
+    read_pages,
+    type_in_head,
+    upright,
+)
+
+Mode = Literal["RGB", "L", "all"]
+Range: TypeAlias = tuple[float, float]
+Levels: TypeAlias = Range | Mapping[str, Range] | None
+"""The numbers that become black and white: of all images, or by the type of their numbers."""
+
+OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.EINTR)
+"""Errors that say nothing about a file: too many open ones, no memory, a device or server that fails."""
+
+OTHER_COLORS = ("CMYK", "YCbCr", "LAB", "HSV")
+"""Pillow's modes whose channels are neither gray nor red, green and blue."""
+
+TYPES = (
+    *(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)),
+    *("float16", "float32", "float64"),
+)
+"""The types that the numbers of pixels may have."""
+
+READ = "ccl_plugins: read"
+"""In the ``info`` of an image of PIL: that it was read with levels, which are not applied once more."""
+
+
+class OtherNumbers(UnreadableImage):
+    """An image whose numbers are not those of 8 bits, or not those that levels are of.
+
+    Args:
+        what: What is wrong.
+        cure: What to do; empty: ``what`` says it, as where a worker process hands the error on.
+    """
+
+    def __init__(self, what: str, cure: str = "") -> None:
+        super().__init__(f"{what}: {cure}" if cure else what)
+        self.what = what
+
+
+def read_image(
+    image: Any, mode: Mode | None = None, levels: Levels = None, page: int | None = None
+) -> Any:
+    """An image of 8 bits, upright: turned as the orientation in its EXIF data says.
+
+    Data sets, ``encode``, transforms and frozen encoders all read images by this function, so that one
+    image has the same pixels from its file, opened, and as an array.
+
+    Args:
+        image: A file, its path or open; an image of PIL; or a numpy array, (height, width), (channels,
+            height, width) or, of at most four channels, (height, width, channels), with the numbers that
+            the file holds.  A tensor of uint8, and what a data set gave, is such an image already.
+        mode: As `ImageFileDataset` takes it; None: gray images as gray and others as RGB; arrays of other
+            numbers than uint8, and what is no image, as they are.
+        levels: As `ImageFileDataset` takes it.
+        page: As `ImageFileDataset` takes it.
+
+    Returns:
+        A PIL image of 8 bits, or for ``"all"`` a uint8 tensor (channels, height, width).
+
+    Raises:
+        UnreadableImage: If it is missing, truncated or another kind of file; if its pixels have more than 8
+            bits and there are no ``levels`` for them; if it has several pages, and ``page`` does not say
+            which; or if it cannot be read right.
+        OSError: If the system fails, as with too many open files; the image may be fine.
+    """
+    if isinstance(image, Tensor):
+        if mode is None or image.dtype == torch.uint8:
+            return image
+        image = image.detach().cpu().numpy()
+    if isinstance(image, np.ndarray):
+        if mode is None and image.dtype != np.uint8:
+            return image
+        return _finished([_of_array(image, mode)], mode, levels)
+    if not isinstance(image, str | Path | Image.Image) and not hasattr(image, "read"):
+        return image
+    try:
+        return _read(str(image) if isinstance(image, Path) else image, mode, levels, page)
+    except Exception as error:
+        raise _named(error) from error
+
+
+@contextmanager
+def naming_errors() -> Iterator[None]:
+    """Turn what decoders raise for broken files into an `UnreadableImage`; errors of the system stay."""
+    try:
+        yield
+    except Exception as error:
+        if (named := _named(error)) is error:
+            raise
+        raise named from error
+
+
+def _named(error: Exception) -> Exception:
+    """The error that says what is wrong with a file; the error itself if it says so, or is the system's."""
+    if isinstance(error, UnreadableImage | MemoryError):
+        return error
+    if isinstance(error, OSError):
+        if error.errno in OF_THE_SYSTEM:
+            return error
+        return UnreadableImage(os.strerror(error.errno) if error.errno else str(error))
+    # Pillow's decoders raise errors of many types for broken files: SyntaxError for PNG, ValueError
+    # for TIFF, struct.error for the EXIF data of JPEG.
+    return UnreadableImage(f"{type(error).__name__}: {error}")
+
+
+def pages_in(image: str | BinaryIO, mode: Mode | None, page: int | None) -> list[Pixels]:
+    """The pages of a file that are read, with the numbers that it holds; of a ``.npy`` file, its array."""
+    if not (isinstance(image, str) and image.lower().endswith(".npy")):
+        return read_pages(image, page, mode == "all")
+    if mode != "all":
+        raise UnreadableImage('an array of channels is read with mode = "all"')
+    return [_of_array(np.load(image, allow_pickle=False), mode)]
+
+
+def reading(mode: Mode, levels: Levels, page: int | None) -> dict[str, Any]:
+    """The arguments of `read_image` but the image, as plain data, once they are checked.
+
+    Raises:
+        ValueError: If levels are not of two numbers that rise, or of a type that pixels do not have, or if
+            the page is below 0.
+    """
+    one_of("mode", mode, get_args(Mode))
+    if page is not None:
+        whole("page", page, 0)
+    by_type = levels if isinstance(levels, Mapping) else {"": levels}
+    plain: dict[str, Any] = {}
+    for numbers, ends in sorted(by_type.items()):
+        if numbers:
+            one_of("the type of levels", numbers, TYPES)
+        if ends is not None and not (len(ends) == 2 and ends[0] < ends[1]):
+            raise ValueError(
+                f"levels must be the pixels' values of black and white, as [0, 4095], not {ends!r}"
+            )
+        plain[numbers] = ends and [*map(float, ends)]
+    return {
+        "mode": mode,
+        "levels": plain if isinstance(levels, Mapping) else plain[""],
+        "page": page,
+    }
+
+
+def kind_of(path: str, mode: Mode, levels: Levels, page: int | None) -> str:
+    """What a file holds, in words, as ``"uint16, 5 channels in 5 pages"``, after reading it as an image.
+
+    Raises:
+        UnreadableImage: As `read_image` does.
+    """
+    with naming_errors():
+        pages = pages_in(path, mode, page)
+        _finished(pages, mode, levels)
+    channels = sum(values.shape[-1] for values, _ in pages)
+    several = f"{channels} channels" if channels > 1 else "1 channel"
+    return f"{pages[0].values.dtype}, {several}" + (
+        f" in {len(pages)} pages" if len(pages) > 1 else ""
+    )
+
+
+def number_type(path: str) -> str:
+    """The type of the numbers in a file, as ``"uint16"``, from its head."""
+    if path.lower().endswith(".npy"):
+        return str(np.load(path, mmap_mode="r", allow_pickle=False).dtype)
+    return type_in_head(path)
+
+
+def _read(image: Source, mode: Mode | None, levels: Levels, page: int | None) -> Any:
+    if isinstance(image, str) and image.lower().endswith(".npy"):
+        return _finished(pages_in(image, mode, page), mode, levels)
+    if isinstance(image, Image.Image):
+        return _of_picture(image, mode, levels, page)
+    try:
+        picture = Image.open(image)
+    except UnidentifiedImageError:  # or a kind of TIFF that is read otherwise
+        return _finished(read_pages(image, page, mode == "all"), mode, levels)
+    with picture:
+        return _of_picture(picture, mode, levels, page)
+
+
+def _of_picture(image: Image.Image, mode: Mode | None, levels: Levels, page: int | None) -> Any:
+    if READ in image.info:
+        levels = None
+    if mode == "all" or page or _range_of("uint8", levels) or not is_plain(image):
+        return _finished(read_pages(image, page, mode == "all"), mode, levels)
+    return _in_mode(upright(image), mode, levels)
+
+
+def _finished(pages: list[Pixels], mode: Mode | None, levels: Levels) -> Any:
+    """An image of 8 bits, as `read_image` returns it."""
+    if mode == "all":
+        values = _in_8_bits(_as_channels([each.values for each in pages]), levels, mode)
+        return torch.from_numpy(
+            np.array(values.transpose(2, 0, 1), order="C")
+        )  # PIL's are read-only
+    ((values, color),) = pages
+    if not color:
+        raise UnreadableImage(
+            f'it has {values.shape[-1]} bands and no color: mode = "all" reads all as channels'
+        )
+    if color in OTHER_COLORS and values.dtype == np.uint8:  # levels are of red, green and blue
+        values, color = np.asarray(_picture(values, color).convert("RGB")), "RGB"
+    return _in_mode(_picture(_in_8_bits(values, levels, mode), color), mode, levels)
+
+
+def _as_channels(pages: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+    if len(pages) == 1:
+        return pages[0]
+    kinds = {f"{each.shape[1]}x{each.shape[0]} of {each.dtype}" for each in pages}
+    if len(kinds) > 1:
+        raise UnreadableImage(
+            f"its {len(pages)} pages are no channels of one image, but {', '.join(sorted(kinds))}: page = 0"
+            " reads the first"
+        )
+    return np.concatenate(pages, axis=2)
+
+
+def _picture(values: np.ndarray[Any, Any], color: str) -> Image.Image:
+    bands = values[..., : Image.getmodebands(color)]
+    return Image.frombytes(color, (values.shape[1], values.shape[0]), bands.tobytes())
+
+
+def _in_mode(image: Image.Image, mode: Mode | None, levels: Levels) -> Image.Image:
+    """A PIL image of 8 bits in a mode; None: in gray or RGB, whichever it is."""
+    target = mode or ("L" if Image.getmodebase(image.mode) == "L" else "RGB")
+    # A copy of a file's image, which holds the file, too.
+    read = image if type(image) is Image.Image and image.mode == target else image.convert(target)
+    if levels is not None:
+        read = read.copy() if read is image else read
+        read.info[READ] = True
+    return read
+
+
+def _of_array(array: np.ndarray[Any, Any], mode: Mode | None) -> Pixels:
+    """The pixels of an array, (height, width) or with the channels first or, for a few, last."""
+    if array.dtype == bool:
+        array = array.astype(np.uint8) * 255
+    if array.ndim == 2:
+        array = array[None]
+    if array.ndim != 3:
+        raise UnreadableImage(f"an array of shape {array.shape} is no (channels, height, width)")
+    last = mode != "all" and array.shape[0] > 4 >= array.shape[2]
+    values = array if last else array.transpose(1, 2, 0)
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    return Pixels(values, {1: "L", 3: "RGB", 4: "RGBA"}.get(values.shape[-1], ""))
+
+
+def _range_of(numbers: str, levels: Levels) -> Range | None:
+    """The levels of numbers of a type."""
+    return levels.get(numbers) if isinstance(levels, Mapping) else levels
+
+
+def _in_8_bits(
+    values: np.ndarray[Any, Any], levels: Levels, mode: Mode | None
+) -> np.ndarray[Any, Any]:
+    """The pixels as uint8: as they are, or with black and white at these levels."""
+    numbers, kind = values.dtype, values.dtype.kind
+    if levels is None and numbers == np.uint8:
+        return values
+    if kind not in "uif":
+        raise UnreadableImage(f"its pixels are {numbers}, and no numbers of black to white")
+    range_ = _range_of(numbers.name, levels)
+    if range_ is None:
+        if numbers == np.uint8:
+            return values
+        ends = (values.min().item(), values.max().item())
+        cure = f"the same for all images, as levels = {written({numbers.name: ends})}"
+        raise OtherNumbers(
+            f"its pixels, {numbers} from {_short(ends[0])} to {_short(ends[1])}, "
+            + ("have more than 8 bits" if numbers.itemsize > 1 else "may be negative"),
+            f"say which are black and white, {cure}"
+            if mode
+            else "bring it to 8 bits, with the same black and white as all others",
+        )
+    black, white = range_
+    if kind in "iu" and levels is range_ and white > 2 * np.iinfo(numbers).max:
+        raise OtherNumbers(
+            f"levels = {written({'': range_})} are of deeper images than this of {numbers}",
+            "give them by type, as levels = {uint8 = [0, 255], uint16 = "
+            + f"{written({'': range_})}}}",
+        )
+    wide = numbers.itemsize > (2 if kind in "iu" else 4)
+    given: Any = values.astype(np.float64 if wide else np.float32)
+    shares = (given - black) / (white - black)
+    if kind == "f" and (unknown := int(np.isnan(shares).sum())):
+        raise UnreadableImage(f"{unknown} of its pixels are no numbers (NaN)")
+    return (255 * shares.clip(0, 1)).round().astype(np.uint8)
+
+
+def written(levels: Mapping[str, Range], by_type: bool = False) -> str:
+    """Levels as a configuration has them: by type, or those of one type alone without it."""
+    ends = {name: f"[{_short(low)}, {_short(high)}]" for name, (low, high) in levels.items()}
+    if len(ends) == 1 and not by_type:
+        return next(iter(ends.values()))
+    return f"{{{', '.join(f'{name} = {each}' for name, each in ends.items())}}}"
+
+
+def _short(number: float) -> str:
+    return f"{number:.0f}" if float(number).is_integer() else f"{number:.6g}"
