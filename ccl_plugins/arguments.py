@@ -1,24 +1,44 @@
 """Checks of constructor arguments: each returns the argument, or raises an error that quotes it.
 
-A value out of range is a ``ValueError``, a value of another type a ``TypeError``.
+A value out of range is a ``ValueError``, a value of another type a ``TypeError``.  Every whole number has
+a most, below which a slip of the pen, as 1e14 views, becomes a line before it takes hours or all memory:
+`MOST`, or `WIDEST`, `DEEPEST` or `SHARPEST` where something of this size is made; and no matrix that is
+made of two of them has more than `LARGEST` numbers.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
+
+MOST = 2**32 - 1
+"""The most of what is counted alone, as samples and rounds; and the largest seed that numpy takes."""
+
+WIDEST = 2**20
+"""The most numbers in a vector, and the most classes, prototypes, words and channels."""
+
+DEEPEST = 2**10
+"""The most layers, heads and views, which are made one by one."""
+
+SHARPEST = 2**14
+"""The most pixels along a side of an image."""
+
+LARGEST = 2**32
+"""The most numbers in a matrix, 16 GiB of float32."""
 
 
 def positive(name: str, value: float) -> float:
     """A finite number above 0."""
-    return _require(_is_finite(value) and value > 0, name, "a finite number above 0", value)
+    right = math.isfinite(number(name, value)) and value > 0
+    return _require(right, name, "a finite number above 0", value)
 
 
 def non_negative(name: str, value: float) -> float:
     """A finite number, 0 or more."""
-    return _require(_is_finite(value) and value >= 0, name, "a finite number, 0 or more", value)
+    right = math.isfinite(number(name, value)) and value >= 0
+    return _require(right, name, "a finite number, 0 or more", value)
 
 
 def zero_or_seen(name: str, value: float) -> float:
@@ -31,17 +51,22 @@ def zero_or_seen(name: str, value: float) -> float:
 
 def below_one(name: str, value: float) -> float:
     """A number from 0 to below 1."""
-    return _require(0 <= value < 1, name, "from 0 to below 1", value)
+    return _require(0 <= number(name, value) < 1, name, "from 0 to below 1", value)
 
 
 def fraction(name: str, value: float) -> float:
     """A number above 0 and at most 1."""
-    return _require(0 < value <= 1, name, "above 0 and at most 1", value)
+    return _require(0 < number(name, value) <= 1, name, "above 0 and at most 1", value)
+
+
+def probability(name: str, value: float) -> float:
+    """A number from 0 to 1."""
+    return _require(0 <= number(name, value) <= 1, name, "a probability, 0 to 1", value)
 
 
 def finite(name: str, value: float) -> float:
     """A finite number."""
-    return _require(_is_finite(value), name, "a finite number", value)
+    return _require(math.isfinite(number(name, value)), name, "a finite number", value)
 
 
 def one_of(name: str, value: str, choices: Sequence[str]) -> str:
@@ -49,29 +74,49 @@ def one_of(name: str, value: str, choices: Sequence[str]) -> str:
     return _require(value in choices, name, f"one of {', '.join(map(repr, choices))}", value)
 
 
-def whole(name: str, value: Any, least: int) -> int:
-    """A whole number, ``least`` or more, as an int; numpy's integers count, truth values do not."""
+def whole(name: str, value: Any, least: int, most: int = MOST) -> int:
+    """A whole number from ``least`` to ``most``, as an int; numpy's integers count, truth values do not."""
     integral = isinstance(value, Integral) and not isinstance(value, bool)
     _require(integral, name, "a whole number", value, TypeError)
-    return int(_require(value >= least, name, f"{least} or more", value))
+    _require(value >= least, name, f"{least} or more", value)
+    return int(_require(value <= most, name, f"at most {most}", value))
+
+
+def wholes(name: str, values: Any, least: int, most: int = MOST) -> list[int]:
+    """Whole numbers from ``least`` to ``most``, as a list."""
+    several = isinstance(values, Iterable) and not isinstance(values, str | bytes)
+    _require(several, name, "whole numbers, as [1, 5]", values, TypeError)
+    return [whole(f"each of {name}", value, least, most) for value in values]
+
+
+def matrix(*sides: tuple[str, int]) -> None:
+    """Refuse the sides of a matrix, with their names, if it has more than `LARGEST` numbers."""
+    if math.prod(size for _, size in sides) > LARGEST:
+        given = " and ".join(f"{name}={size}" for name, size in sides)
+        raise ValueError(f"{given} make a matrix of more than {LARGEST} numbers: take less of one")
 
 
 def number(name: str, value: Any) -> float:
-    """A number; numpy's numbers count, truth values do not."""
+    """A number, as large as a float may be; numpy's numbers count, truth values do not."""
     real = isinstance(value, Real) and not isinstance(value, bool)
-    return _require(real, name, "a number", value, TypeError)
-
-
-def _is_finite(value: float) -> bool:
+    _require(real, name, "a number", value, TypeError)
     try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond float64
-        return False
+        float(value)
+    except OverflowError:
+        _require(False, name, "a number that fits a float", value)
+    return value  # type: ignore[no-any-return]  # ints stay ints
 
 
 def _require(
     fits: bool, name: str, right: str, value: Any, error: type[Exception] = ValueError
 ) -> Any:
     if not fits:
-        raise error(f"{name} must be {right}, not {value!r}")
+        raise error(f"{name} must be {right}, not {_quoted(value)}")
     return value
+
+
+def _quoted(value: Any) -> str:
+    """A value in a message of one line; Python does not write numbers of more than 4300 digits."""
+    if isinstance(value, int) and value.bit_length() > 200:
+        return f"one of {value.bit_length()} bits"
+    return f"{' '.join(repr(value).split()):.200}"

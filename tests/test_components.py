@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import inspect
 import json
 import math
 import re
@@ -33,6 +35,8 @@ def test_defaults_examples_and_declarations_are_as_recorded(name, now):
 
 
 OUT_OF_RANGE = (-(10**9), 0, -0.5, math.nan)
+ABSURD = (2**40, 10**30, 10**400, 1e14, 1e30, math.inf, -math.inf, True, "3", [])
+"""Slips of the pen, any of which might ask for all memory, for a year, or for something else."""
 LARGE = ("backbone/timm", "condition/encoder", "dataset/hf")
 """Components that take seconds to be built as often."""
 
@@ -47,11 +51,24 @@ def test_a_number_out_of_range_is_refused_by_its_name(name):
     spec = known.find(kind, component)
     chosen = Subject(spec, EXAMPLES.get(name)).choice
     for parameter in known.schema(spec).parameters:
-        for value in OUT_OF_RANGE:
+        numbers = re.search(r"\b(int|float|Scalar)\b", parameter.text)
+        for value in OUT_OF_RANGE + (ABSURD if numbers else ()):
             with contextlib.suppress(engine.InvalidParameter):  # of another type
                 changed = known.choose(kind, component, **{**chosen.params, parameter.name: value})
-                refusal = refused(Subject(spec, chosen=changed))
-                assert refusal is None or re.search(rf"\b{parameter.name}s?\b", refusal), refusal
+                refuse_or_name(Subject(spec, chosen=changed), parameter.name)
+            if re.search(r"\bint\b", parameter.text):  # as if the class were called
+                changed = copy.copy(chosen)
+                changed.params = {**chosen.params, parameter.name: value}
+                refuse_or_name(Subject(spec, chosen=changed), parameter.name)
+
+
+def refuse_or_name(subject, parameter):
+    """Build an example, which takes the value or refuses it in a line with the parameter's name."""
+    if refusal := refused(subject):
+        assert re.search(rf"\b{parameter}s?\b", refusal), refusal
+        assert refusal.startswith(("ValueError: ", "TypeError: ")), refusal
+        assert len(refusal.splitlines()) == 1, refusal
+        assert len(refusal) < 500, refusal
 
 
 def refused(subject):
@@ -61,3 +78,21 @@ def refused(subject):
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return None
+
+
+@pytest.mark.parametrize("kind", registry().kinds)
+def test_a_number_that_stands_first_is_the_same_in_all_components_of_a_kind(kind):
+    """MoCoV2Transform(32) cannot be 32 views where SimCLRTransform(32) is views of 32 pixels."""
+    known, names, truths = registry(), set(), []
+    for spec in (spec for spec in known.specs(kind) if spec.plugin == known.host):
+        leading = [*inspect.signature(spec.load()).parameters.values()][:1]
+        for name in (p.name for p in leading if p.kind is not p.KEYWORD_ONLY):
+            subject = Subject(spec, EXAMPLES.get(f"{kind}/{spec.name}"))
+            for value in (2, 0.5, True):
+                with contextlib.suppress(engine.RegistryError):  # of another type
+                    changed = known.choose(kind, spec.id, **{**subject.params, name: value})
+                    if refused(Subject(spec, chosen=changed)) is None:
+                        names.add(name)
+                        truths += [spec.name] * (value is True)
+    assert len(names) <= 1, names
+    assert truths == [], "a truth value says nothing without its name"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torchvision.ops import Conv2dNormActivation
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import WIDEST, whole
 
 
 class LeNet5(nn.Module):
@@ -19,12 +19,12 @@ class LeNet5(nn.Module):
         (n, in_channels, 32, 32) -> (n, 84)
 
     Args:
-        in_channels: Channels of the images, 1 or more.
+        in_channels: Channels of the images, 1 to 2^20.
         classic: Whether convolutions and the first linear layer have tanh, pooling takes averages, nothing
             is normalized and the last layer is linear, as in CCL-K's released code.
 
     Raises:
-        ValueError: If ``in_channels`` is below 1; on use, if images have another shape.
+        ValueError: If ``in_channels`` is out of range; on use, if images have another shape.
 
     Source:
         LeCun et al., Gradient-Based Learning Applied to Document Recognition (1998), figure 2, without
@@ -33,9 +33,9 @@ class LeNet5(nn.Module):
 
     num_features = 84
 
-    def __init__(self, in_channels: int = 3, classic: bool = False) -> None:
+    def __init__(self, *, in_channels: int = 3, classic: bool = False) -> None:
         super().__init__()
-        self.in_channels = whole("in_channels", in_channels, 1)
+        self.in_channels = whole("in_channels", in_channels, 1, WIDEST)
         self.layers = self._classic() if classic else self._normalized()
 
     def _normalized(self) -> nn.Sequential:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from torchvision.ops import Conv2dNormActivation
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import WIDEST, whole
 
 
 class SmallAlexNet(nn.Module):
@@ -22,11 +22,11 @@ class SmallAlexNet(nn.Module):
         (n, in_channels, size, size) -> (n, 4096)
 
     Args:
-        size: Height and width of the images in pixels, 15 or more; 32 for CIFAR, 64 for STL-10.
-        in_channels: Channels of the images, 1 or more.
+        size: Height and width of the images in pixels, 15 to 256; 32 for CIFAR, 64 for STL-10.
+        in_channels: Channels of the images, 1 to 2^20.
 
     Raises:
-        ValueError: If a parameter is too small; on use, if images have another shape.
+        ValueError: If a parameter is out of range; on use, if images have another shape.
 
     Source:
         Wang and Isola, Understanding Contrastive Representation Learning through Alignment and
@@ -40,10 +40,10 @@ class SmallAlexNet(nn.Module):
 
     num_features = 4096
 
-    def __init__(self, size: int = 32, in_channels: int = 3) -> None:
+    def __init__(self, *, size: int = 32, in_channels: int = 3) -> None:
         super().__init__()
-        self.size = whole("size", size, 15)
-        self.in_channels = whole("in_channels", in_channels, 1)
+        self.size = whole("size", size, 15, 256)  # fc6 has 3 GiB there
+        self.in_channels = whole("in_channels", in_channels, 1, WIDEST)
         side = size
         for _pool in range(3):
             side = (side - 3) // 2 + 1

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import below_one, one_of, whole
+from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, matrix, one_of, whole
 
 
 class TextTransformer(nn.Module):
@@ -21,11 +21,11 @@ class TextTransformer(nn.Module):
         (n, L) long, 0 for padding, L at most ``length`` -> (n, width)
 
     Args:
-        vocabulary: Token ids are below this number; 257 for the bytes of the views ``tokens``.
-        length: The most tokens of a text, 1 or more.
+        vocabulary: Token ids are below this number, 2 to 2^20; 257 for the bytes of the views ``tokens``.
+        length: The most tokens of a text, 1 to 2^20.
         width: Length of a token's vector and of the features, a multiple of ``heads``.
-        depth: Layers, 1 or more.
-        heads: Attention heads of a layer, 1 or more.
+        depth: Layers, 1 to 1024.
+        heads: Attention heads of a layer, 1 to 1024.
         pooling: ``"mean"`` of the tokens' vectors, or ``"class"``, the vector of a learned token before
             them.
         dropout: Probability in each layer, from 0 to below 1.
@@ -54,6 +54,7 @@ class TextTransformer(nn.Module):
 
     def __init__(
         self,
+        *,
         vocabulary: int = 257,
         length: int = 64,
         width: int = 128,
@@ -63,12 +64,14 @@ class TextTransformer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.vocabulary = whole("vocabulary", vocabulary, 2)
-        self.length = whole("length", length, 1)
-        self.num_features = whole("width", width, 1)
-        whole("depth", depth, 1)
-        if width % whole("heads", heads, 1):
+        self.vocabulary = whole("vocabulary", vocabulary, 2, WIDEST)
+        self.length = whole("length", length, 1, WIDEST)
+        self.num_features = whole("width", width, 1, WIDEST)
+        whole("depth", depth, 1, DEEPEST)
+        if width % whole("heads", heads, 1, DEEPEST):
             raise ValueError(f"width must be a multiple of heads={heads}, not {width!r}")
+        for rows in (("vocabulary", vocabulary), ("length", length), ("4 width", 4 * width)):
+            matrix(rows, ("width", width))
         below_one("dropout", dropout)
         self.class_token = (
             nn.Parameter(0.02 * torch.randn(width))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import MOST, one_of, whole
 from ccl_plugins.backbones.lora import LoRA, adapt, merge, read_lora
 from ccl_plugins.networks import timm_models
 
@@ -75,6 +75,8 @@ class Timm(nn.Module):
         super().__init__()
         one_of("features", features, ("default", "token", "mean", "both"))
         one_of("stem", stem, ("default", "cifar"))
+        if freeze != "all":
+            whole("freeze", freeze, -MOST)  # how many layers there are is not known yet
         if stem == "cifar" and pretrained:
             raise ValueError(
                 "timm has no weights for stem='cifar', whose first convolution pretrained=True would"

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import DEEPEST, whole
 from ccl_plugins.backbones.timm import Timm
+from ccl_plugins.networks.timm_models import without_memory
 
 
 class ViTMoCoV3(Timm):
@@ -23,12 +24,13 @@ class ViTMoCoV3(Timm):
 
     Args:
         name: A ViT as in ``timm.list_models("vit_*")``, with a class token.
-        heads: Attention heads of each block; they must divide its width.
+        heads: Attention heads of each block, 1 to 1024; they must divide its width.
         freeze_patches: Whether the patch embedding keeps its initial values.
         checkpointing: As in `Timm`.
 
     Raises:
-        ValueError: If timm has no model of this name, or it is no ViT with a class token and positions.
+        ValueError: If timm has no model of this name, it is no ViT with a class token and positions, or
+            the heads do not divide its width.
         TypeError: If the model does not take an option.
 
     Source:
@@ -47,7 +49,10 @@ class ViTMoCoV3(Timm):
         options: Mapping[str, Any] | None = None,
         checkpointing: bool = False,
     ) -> None:
-        given = {"num_heads": whole("heads", heads, 1), "weight_init": "moco", **(options or {})}
+        width = getattr(without_memory(name, options or {}), "embed_dim", heads)
+        if width % whole("heads", heads, 1, DEEPEST):
+            raise ValueError(f"heads must divide the width of {name!r}, {width}, not {heads!r}")
+        given = {"num_heads": heads, "weight_init": "moco", **(options or {})}
         super().__init__(name, options=given, checkpointing=checkpointing)
         _draw(self.model, name)
         self._load(checkpoint_path)

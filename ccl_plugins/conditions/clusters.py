@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import DEEPEST, WIDEST, one_of, whole, wholes
 from ccl_plugins.conditions.kmeans import Backend, kmeans, spread
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.protocols import (
@@ -42,7 +42,7 @@ class Clusters:
         have been fitted.
 
     Args:
-        k: The number of clusters, 2 or more; or several such numbers, one column each in this order, so
+        k: The number of clusters, 2 to 2^20; or several such numbers, one column each in this order, so
             that an ascending list goes from coarse to fine.  Each k is clustered by itself: a fine cluster
             need not lie inside a coarse one.
         of: ``"embedding"``: the model's projections on the unit sphere, un-augmented; ``"key"``: those of
@@ -86,11 +86,10 @@ class Clusters:
         every: int = 1,
         gpu: bool | Literal["auto"] = "auto",
     ) -> None:
-        numbers = list(k) if isinstance(k, Sequence) else [k]
-        if not numbers or len(set(numbers)) < len(numbers):
+        self.numbers = wholes("k", k if isinstance(k, Sequence) else [k], 2, WIDEST)
+        if not self.numbers or len({*self.numbers}) < len(self.numbers):
             raise ValueError(f"k must be one number, or several different ones, not {k!r}")
         self.k = k
-        self.numbers = [whole("k", number, 2) for number in numbers]
         self.warmup = whole("warmup", warmup, 0)
         if isinstance(of, str):
             one_of("of", of, ("embedding", "key"))
@@ -102,8 +101,8 @@ class Clusters:
         self.find = partial(
             kmeans,
             iterations=whole("iterations", iterations, 1),
-            restarts=whole("restarts", restarts, 1),
-            seed=seed,
+            restarts=whole("restarts", restarts, 1, DEEPEST),
+            seed=whole("seed", seed, 0),
             backend=backend,
             gpu=gpu,
             samples=None if samples is None else whole("samples", samples, max(self.numbers)),

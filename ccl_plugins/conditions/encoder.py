@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import DEEPEST, SHARPEST, whole
 from ccl_plugins.files.arrays import read_array
 from ccl_plugins.files.cache import cached, default_folder
 from ccl_plugins.files.fingerprints import of_split, of_tensors
@@ -84,6 +84,9 @@ class Encoder:
     ) -> None:
         if (name is None) == (file is None):
             raise ValueError("give name=, a model of timm, or file=, a file of features; not both")
+        self.image_size = (
+            None if image_size is None else whole("image_size", image_size, 1, SHARPEST)
+        )
         if name is not None:
             timm_models.check_name(name)
             if image_size is not None:
@@ -93,14 +96,13 @@ class Encoder:
         self.checkpoint_path = checkpoint_path
         self.head = head
         self.normalize = normalize
-        self.image_size = None if image_size is None else whole("image_size", image_size, 1)
         self.options = dict(options or {})
         self.file = None if file is None else Path(file).expanduser()
         self.key = key
         self.missing = check_policy(missing, self.value_type)
         self.cache = None if cache is None else Path(cache).expanduser()
         self.batch_size = whole("batch_size", batch_size, 1)
-        self.workers = whole("workers", workers, 0)
+        self.workers = whole("workers", workers, 0, DEEPEST)
         self.device = device
 
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import DEEPEST, one_of, wholes
 from ccl_plugins.files.reading import naming, reading
 from ccl_plugins.files.tables import choose, read_table
 from ccl_plugins.metadata.matching import sample_names
@@ -71,6 +71,7 @@ class WordNet:
 
     def __init__(
         self,
+        *,
         level: int | None = None,
         levels: Sequence[int] | None = None,
         source: str = SHIPPED,
@@ -81,9 +82,7 @@ class WordNet:
     ) -> None:
         if (level is None) == (not levels):
             raise ValueError("give level=, or levels=[...] with at least one")
-        self.levels = [level] if level is not None else list(levels or ())
-        if min(self.levels) < 1:
-            raise ValueError(f"levels are counted from the root, which is 1, not {self.levels}")
+        self.levels = wholes("levels", levels if level is None else [level], 1, DEEPEST)
         self.level = level
         self.source = source
         self.column = column

@@ -69,7 +69,7 @@ class ColorDigits:
     Args:
         seed: Of the colors and of the split.
         test_fraction: The part of each class that is kept for testing, between 0 and 1.
-        size: Height and width of the images in pixels, 1 or more.
+        size: Height and width of the images in pixels, 1 to 512.
         captions: Whether there are captions, and the columns of the words of the color.
 
     Raises:
@@ -83,6 +83,7 @@ class ColorDigits:
 
     def __init__(
         self,
+        *,
         seed: int = 0,
         test_fraction: float = 0.2,
         size: int = 32,
@@ -91,7 +92,7 @@ class ColorDigits:
         check_fraction(test_fraction, seed)
         self.seed = seed
         self.test_fraction = test_fraction
-        self.size = whole("size", size, 1)
+        self.size = whole("size", size, 1, 512)
         self.captions = captions
 
     def __call__(self, split: str) -> InMemory:

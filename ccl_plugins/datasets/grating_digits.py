@@ -44,7 +44,7 @@ class GratingDigits:
         period: Pixels from crest to crest, 2 or more.
         seed: Of the gratings and of the split.
         test_fraction: The part of each class that is kept for testing, between 0 and 1.
-        size: Height and width of the images in pixels, 1 or more.
+        size: Height and width of the images in pixels, 1 to 512.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a class would have no image in a split.
@@ -58,6 +58,7 @@ class GratingDigits:
 
     def __init__(
         self,
+        *,
         contrast: float = 0.32,
         period: float = 5.0,
         seed: int = 0,
@@ -75,7 +76,7 @@ class GratingDigits:
         self.period = period
         self.seed = seed
         self.test_fraction = test_fraction
-        self.size = whole("size", size, 1)
+        self.size = whole("size", size, 1, 512)
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""

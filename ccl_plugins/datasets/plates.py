@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import fraction, non_negative, one_of, whole
+from ccl_plugins.arguments import SHARPEST, fraction, matrix, non_negative, one_of, whole
 from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
@@ -47,7 +47,7 @@ class Plates:
     Args:
         train: The number of training samples.
         test: The number of test samples.
-        size: Height and width of the images in pixels, 8 or more.
+        size: Height and width of the images in pixels, 8 or more; all of a split have at most 2^32 numbers.
         compounds: The number of compounds of each mechanism; the k-th is drawn 1/k as often as the first.
         agreement: The share of training samples of mechanism i that are of site i, from .25, which is
             chance, to 1.
@@ -74,7 +74,9 @@ class Plates:
         seed: int = 0,
     ) -> None:
         self.sizes = {"train": whole("train", train, 4), "test": whole("test", test, 4)}
-        self.size = whole("size", size, 8)
+        self.size = whole("size", size, 8, SHARPEST)
+        for name, count in self.sizes.items():
+            matrix((name, count), ("3 size^2", 3 * size**2))
         self.compounds = whole("compounds", compounds, 1)
         self.agreement = fraction("agreement", agreement)
         if agreement < 1 / MECHANISMS:

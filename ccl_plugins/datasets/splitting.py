@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, arange, isin, stack, tensor
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import number, one_of, whole
 
 SPLITS = ("train", "test")
 
@@ -20,10 +20,9 @@ def check_split(split: str) -> str:
 
 def check_fraction(test_fraction: float | None, seed: int) -> None:
     """Refuse a test fraction, unless None, or a seed that is out of range, with a ValueError."""
-    if test_fraction is not None and not 0 < test_fraction < 1:
+    if test_fraction is not None and not 0 < number("test_fraction", test_fraction) < 1:
         raise ValueError(f"test_fraction must lie between 0 and 1, not {test_fraction!r}")
-    if not 0 <= seed < 2**32:  # what scikit-learn accepts
-        raise ValueError(f"seed must lie in 0 to 2**32 - 1, not {seed!r}")
+    whole("seed", seed, 0)  # to what scikit-learn accepts
 
 
 def hold_out(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import SHARPEST, matrix, whole
 from ccl_plugins.datasets.annotated import Annotated
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
@@ -38,7 +38,7 @@ class Sprites:
     Args:
         train: The number of training samples.
         test: The number of test samples.
-        size: Height and width of the images in pixels, 8 or more.
+        size: Height and width of the images in pixels, 8 or more; all of a split have at most 2^32 numbers.
         seed: Of the numbers.
 
     Raises:
@@ -52,7 +52,9 @@ class Sprites:
         self, train: int = 10_000, test: int = 2_000, size: int = 32, seed: int = 0
     ) -> None:
         self.sizes = {"train": whole("train", train, 2), "test": whole("test", test, 2)}
-        self.size = whole("size", size, 8)
+        self.size = whole("size", size, 8, SHARPEST)
+        for name, count in self.sizes.items():
+            matrix((name, count), ("3 size^2", 3 * size**2))
         self.seed = whole("seed", seed, 0)
 
     def __call__(self, split: str) -> Annotated:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import number, whole
 from ccl_plugins.drawing.partners import Partners
 from ccl_plugins.numerics.condition_values import as_vectors
 
@@ -21,11 +22,13 @@ def among_nearest(values: Tensor, own_pair: bool, k: int) -> Partners:
     With ``own_pair`` a sample is one of its k nearest.
 
     Raises:
-        ValueError: For ``k`` out of range.
+        TypeError: For a ``k`` that is no whole number.
+        ValueError: For one out of range.
     """
     most = len(values) - (not own_pair)
-    if not 1 <= k <= most:
+    if not 1 <= number("nearest", k) <= most:
         raise ValueError(f"nearest must be 1 to {most}, the number of candidates, not {k!r}")
+    whole("nearest", k, 1)
     vectors = as_vectors(values).float()
     return (NearestOnLine if vectors.shape[1] == 1 else Nearest)(vectors, own_pair, k)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import one_of, whole, wholes
 from ccl_plugins.evaluators.columns import SAMPLES, SPLITS, Split, held, named, part
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
 from ccl_plugins.evaluators.retrieval import hit_by_chance
@@ -59,7 +59,7 @@ class CrossRetrieval:
         *,
         dataset: Dataset | None = None,
     ) -> None:
-        self.k = [whole("k", each, 1) for each in k]
+        self.k = wholes("k", k, 1)
         self.column = column
         self.samples = whole("samples", samples, 2)
         self.split = one_of("split", split, SPLITS)

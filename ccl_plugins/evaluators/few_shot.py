@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import positive, whole
+from ccl_plugins.arguments import number, positive, whole
 from ccl_plugins.evaluators.columns import accuracy, of_known_classes, with_classes
 from ccl_plugins.evaluators.linear import fit_probe
 from ccl_plugins.protocols import Frozen, Measurement
@@ -45,6 +45,7 @@ class FewShot:
 
     def __init__(
         self,
+        *,
         samples: int | float = 5,
         draws: int = 5,
         reg: float | None = None,
@@ -80,8 +81,8 @@ class FewShot:
 def few(samples: int | float) -> int | float:
     """A whole number of 1 or more, or a part between 0 and 1."""
     if isinstance(samples, int) and samples >= 1 and not isinstance(samples, bool):
-        return samples
-    if not 0 < samples < 1:
+        return whole("samples", samples, 1)
+    if isinstance(samples, bool) or not 0 < number("samples", samples) < 1:
         raise ValueError(
             "samples must be a whole number of 1 or more (per class), or a part between 0 and 1, not"
             f" {samples!r}"

@@ -47,6 +47,7 @@ class FineTune:
 
     def __init__(
         self,
+        *,
         lr: float = 0.05,
         epochs: int = 30,
         batch_size: int = 256,
@@ -56,7 +57,7 @@ class FineTune:
         column: str = "label",
     ) -> None:
         self.plan = Plan(lr, epochs, batch_size, schedule, 0.1, seed)
-        if batch_size < 2:
+        if self.plan.batch_size < 2:
             raise ValueError("batch_size must be 2 or more, since batch norms compare samples")
         self.samples = None if samples is None else few(samples)
         self.column = column

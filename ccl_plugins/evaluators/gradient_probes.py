@@ -155,6 +155,7 @@ class LinearSGD(_Probe):
 
     def __init__(
         self,
+        *,
         lr: float = 0.1,
         epochs: int = 90,
         batch_size: int = 256,
@@ -215,6 +216,7 @@ class LinearAdam(_Probe):
 
     def __init__(
         self,
+        *,
         lr: float = 1e-3,
         epochs: int = 100,
         batch_size: int = 512,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import positive, whole
 from ccl_plugins.evaluators.columns import (
     of_known_classes,
     rows_with_classes,
@@ -50,7 +50,7 @@ class KNN:
     """
 
     def __init__(self, k: int = 20, temperature: float = 0.1, column: str = "label") -> None:
-        if not temperature >= 0.002:
+        if positive("temperature", temperature) < 0.002:
             raise ValueError(f"temperature must be 0.002 or more, not {temperature!r}")
         self.k = whole("k", k, 1)
         self.temperature = temperature

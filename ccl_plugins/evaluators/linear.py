@@ -86,6 +86,7 @@ class LinearProbe:
 
     def __init__(
         self,
+        *,
         reg: Reg = None,
         max_iter: int = 1000,
         column: str = "label",

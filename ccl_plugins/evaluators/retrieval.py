@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import one_of, whole, wholes
 from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
@@ -61,7 +61,7 @@ class Retrieval:
         split: Split = "test",
         column: str = "label",
     ) -> None:
-        self.k = [whole("k", each, 1) for each in k]
+        self.k = wholes("k", k, 1)
         self.samples = whole("samples", samples, 2)
         self.split = one_of("split", split, SPLITS)
         self.column = column

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import non_negative, whole
+from ccl_plugins.arguments import DEEPEST, non_negative, whole
 from ccl_plugins.kernels.base import OneHotKernel
 from ccl_plugins.kernels.scale import refuse_median
 from ccl_plugins.numerics.condition_values import as_vectors, inner, squared_norm
@@ -26,7 +26,7 @@ class Polynomial(OneHotKernel):
         (n, c), (m, c) -> (n, m); (n,), (m,) for scalars and class ids
 
     Args:
-        degree: A whole number, 1 or more.
+        degree: A whole number, 1 to 1024.
         coef0: In squared units of the condition, 0 or more; 0 is the homogeneous kernel.
         scale: Divisor of the power, above 0.
         normalize: Divide by ``sqrt(k(a, a) k(b, b))``, which cancels the scale; a value with
@@ -43,9 +43,9 @@ class Polynomial(OneHotKernel):
     """
 
     def __init__(
-        self, degree: int = 3, coef0: float = 0.0, scale: float = 1.0, *, normalize: bool = False
+        self, *, degree: int = 3, coef0: float = 0.0, scale: float = 1.0, normalize: bool = False
     ) -> None:
-        self.degree = whole("degree", degree, 1)
+        self.degree = whole("degree", degree, 1, DEEPEST)
         self.coef0 = non_negative("coef0", coef0)
         self.scale = refuse_median(scale, "polynomial")
         self.normalize = normalize

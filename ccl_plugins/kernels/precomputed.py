@@ -50,7 +50,7 @@ class Precomputed:
         self.positive_definite = positive_definite
         self._loaded: Tensor | None = None
         if not isinstance(matrix, str):
-            self._loaded = _prepare(torch.as_tensor(matrix))
+            self._loaded = _prepare(_tensor(matrix))
         elif Path(matrix).suffix not in (".npy", ".npz"):
             raise ValueError(f"matrix must be a tensor, a .npy or a .npz file, not {matrix!r}")
         self._placed: dict[torch.device, Tensor | _Sparse] = {}
@@ -94,6 +94,14 @@ class _Sparse:
         wanted = self.row[rows] + self.column[columns]
         place = torch.searchsorted(self.places, wanted)
         return torch.where(self.places[place] == wanted, self.values[place], 0)
+
+
+def _tensor(matrix: Any) -> Tensor:
+    """A matrix in memory as a tensor."""
+    try:
+        return torch.as_tensor(matrix)
+    except (TypeError, ValueError, RuntimeError) as error:  # as torch names what is no number
+        raise ValueError(f"matrix must be (N, N) numbers, not {matrix!r:.80}") from error
 
 
 def _prepare(matrix: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import probability
+
 SMALLEST = 4
 """Patches in the smallest block, while so many may still be masked."""
 
@@ -47,8 +49,7 @@ class BlockMasks:
     ratio: Sequence[float] = (0.1, 0.5)
 
     def __post_init__(self) -> None:
-        if not 0 <= self.probability <= 1:
-            raise ValueError(f"mask_probability must be from 0 to 1, not {self.probability!r}")
+        probability("mask_probability", self.probability)
         rising = len(self.ratio) == 2 and 0 <= self.ratio[0] <= self.ratio[1] <= 1
         if not rising or not self.ratio[1]:
             raise ValueError(

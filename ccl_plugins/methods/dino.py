@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from torch import nn
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import DEEPEST, whole
 from ccl_plugins.methods.heads import PrototypeHead
 from ccl_plugins.methods.momentum import MomentumMethod, rising
 
@@ -30,7 +30,7 @@ class DINO(MomentumMethod):
         learned_norms: Whether the prototypes' norms are learned; else they are 1, as in the paper's large
             models.
         momentum: Momentum of the teacher in the first step, from 0 to below 1.
-        key_views: The number of views, the first ones, that the teacher sees, 1 or more.
+        key_views: The number of views, the first ones, that the teacher sees, 1 to 1024.
         frozen: Optimizer steps from the start in which prototypes have no gradient; the paper's is an
             epoch.
 
@@ -59,7 +59,7 @@ class DINO(MomentumMethod):
         norms = {"batch_norm": batch_norm, "learned_norms": learned_norms}
         head = PrototypeHead(inputs, hidden, bottleneck, dim, **norms)
         super().__init__(backbone, head, momentum)
-        self.key_views = whole("key_views", key_views, 1)
+        self.key_views = whole("key_views", key_views, 1, DEEPEST)
         self.frozen = whole("frozen", frozen, 0)
         self.head.is_frozen.fill_(self.frozen > 0)
         self.train()

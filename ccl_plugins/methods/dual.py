@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import below_one, one_of, whole
+from ccl_plugins.arguments import DEEPEST, below_one, matrix, one_of, whole
 from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.methods.momentum import MomentumEncoder
@@ -110,7 +110,7 @@ class Dual(nn.Module):
                     dim,
                     layers,
                     batch_norm=batch_norm,
-                    last_bias=layers > 1,
+                    last_bias=whole("layers", layers, 1, DEEPEST) > 1,
                 )
                 for name, network in networks.items()
             }
@@ -122,6 +122,7 @@ class Dual(nn.Module):
         self.momentum: float | None = None
         if whole("queue_size", queue_size, 0):
             self.momentum = momentum
+            matrix(("queue_size", queue_size), ("2 dim", 2 * dim))
             self.queue = FeatureQueue(queue_size, 2 * dim)
             self.key_encoders = nn.ModuleDict(
                 {

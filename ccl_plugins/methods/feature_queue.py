@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import WIDEST, matrix, one_of, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.gram import RunningGram, Statistic
 from ccl_plugins.pairs.pairs import Pairs, with_keys
@@ -32,8 +32,8 @@ class FeatureQueue(nn.Module):
     values, so that it compiles, and overwrites the oldest keys one by one, whatever the size of a batch.
 
     Args:
-        size: Keys that it holds, 1 or more.
-        dim: d, their dimension, 1 or more.
+        size: Keys that it holds, 1 or more; of dimension 128 up to 33 million.
+        dim: d, their dimension, 1 to 2^20.
     """
 
     keys: Tensor
@@ -47,8 +47,7 @@ class FeatureQueue(nn.Module):
 
     def __init__(self, size: int, dim: int) -> None:
         super().__init__()
-        whole("size", size, 1)
-        whole("dim", dim, 1)
+        matrix(("size", whole("size", size, 1)), ("dim", whole("dim", dim, 1, WIDEST)))
         self.register_buffer("keys", torch.zeros(size, dim))
         self.register_buffer("index", torch.full((size,), -1))
         self.register_buffer("pointer", torch.zeros((), dtype=torch.long))

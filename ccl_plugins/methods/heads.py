@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Mapping
 from difflib import get_close_matches
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import DEEPEST, WIDEST, matrix, one_of, whole
 
 LastNorm = Literal["affine", "plain", "none"]
 """The batch normalization after the last layer: with learned scale and shift, without, or none."""
@@ -35,21 +36,22 @@ def mlp_head(
 
     Args:
         inputs: Length of a feature vector.
-        hidden: Width of the hidden layers.
-        dim: Dimension of the projections.
-        layers: Linear layers, 1 or more.
+        hidden: Width of the hidden layers, 1 to 2^20.
+        dim: Dimension of the projections, 1 to 2^20.
+        layers: Linear layers, 1 to 1024.
         batch_norm: Whether layers have batch normalization; those that do have no bias.
         last_norm: The normalization of the last layer, if ``batch_norm``.
         last_bias: Whether a last layer without normalization has a bias.
 
     Raises:
         TypeError: For a width or a number of layers that is not a whole number.
-        ValueError: For one below 1, and for another ``last_norm``.
+        ValueError: For one out of range, and for another ``last_norm``.
     """
     from lightly.models.modules.heads import ProjectionHead
 
-    for name, value in (("hidden", hidden), ("dim", dim), ("layers", layers)):
-        whole(name, value, 1)
+    whole("hidden", hidden, 1, WIDEST)  # also where no layer has it
+    between = [("hidden", hidden)] * (whole("layers", layers, 1, DEEPEST) - 1)
+    _check_widths(("features", inputs), *between, ("dim", dim))
     one_of("last_norm", last_norm, get_args(LastNorm))
     widths = [inputs, *[hidden] * (layers - 1)]
     blocks: list[tuple[Any, ...]] = [
@@ -98,17 +100,25 @@ def chosen_head(
         right = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
         raise ValueError(f"lightly has no projection head {name!r} of one output: {right}")
     parameters = inspect.signature(known[name]).parameters
-    widths = {"input_dim": inputs, "hidden_dim": whole("hidden", hidden, 1)}
-    widths["output_dim"] = whole("dim", dim, 1)
+    _check_widths(("features", inputs), ("hidden", hidden), ("dim", dim))
+    widths = {"input_dim": inputs, "hidden_dim": hidden, "output_dim": dim}
     allowed = [each for each in parameters if each not in widths]
     for option, value in options.items():
         if option not in allowed:
             own = f"takes {', '.join(allowed)}" if allowed else "takes no arguments"
             raise TypeError(f"lightly's {name} {own} beside hidden and dim, not {option!r}")
         if option == "num_layers":  # with fewer, most of them have two
-            whole(option, value, 1 if name == "MMCRProjectionHead" else 2)
+            whole(option, value, 1 if name == "MMCRProjectionHead" else 2, DEEPEST)
     built: nn.Module = known[name](**widths, **options)
     return built
+
+
+def _check_widths(*layers: tuple[str, int]) -> None:
+    """Refuse widths, of one layer after another, that are out of range, or too wide together."""
+    for name, width in dict(layers[1:]).items():  # the first is that of the features
+        whole(name, width, 1, WIDEST)
+    for pair in pairwise(layers):
+        matrix(*pair)
 
 
 def _read(head: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -141,15 +151,15 @@ class PrototypeHead(nn.Module):
 
     Args:
         inputs: Length of a feature vector.
-        hidden: Width of the hidden layers.
-        bottleneck: Width of the prototypes.
-        dim: Number of prototypes.
+        hidden: Width of the hidden layers, 1 to 2^20.
+        bottleneck: Width of the prototypes, 1 to 2^20.
+        dim: Number of prototypes, 1 to 2^20.
         batch_norm: Whether hidden layers have batch normalization.
         learned_norms: Whether the prototypes' norms, 1 at first, are learned.
 
     Raises:
         TypeError: For a width that is not a whole number.
-        ValueError: For one below 1.
+        ValueError: For one out of range.
     """
 
     is_frozen: Tensor
@@ -168,8 +178,8 @@ class PrototypeHead(nn.Module):
         from lightly.models.modules.heads import ProjectionHead
 
         super().__init__()
-        for name, value in (("hidden", hidden), ("bottleneck", bottleneck), ("dim", dim)):
-            whole(name, value, 1)
+        between = [("hidden", hidden)] * 2
+        _check_widths(("features", inputs), *between, ("bottleneck", bottleneck), ("dim", dim))
         blocks: list[tuple[Any, ...]] = [
             (before, hidden, nn.BatchNorm1d(hidden) if batch_norm else None, nn.GELU())
             for before in (inputs, hidden)

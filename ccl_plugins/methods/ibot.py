@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import DEEPEST, whole
 from ccl_plugins.methods.block_masks import BlockMasks
 from ccl_plugins.methods.dino import DINO
 from ccl_plugins.methods.heads import PrototypeHead
@@ -94,7 +94,7 @@ class IBOT(DINO):
             ValueError: For views, a probability or a ratio out of range, without building a network.
         """
         probability, ratio = parameters["mask_probability"], parameters["mask_ratio"]
-        views = whole("key_views", parameters["key_views"], 1)
+        views = whole("key_views", parameters["key_views"], 1, DEEPEST)
         return BlockMasks(views, (1, 1), probability, ratio).views
 
     def embed(self, views: Sequence[Tensor], masks: Masks | None = None) -> Embedded:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import DEEPEST, matrix, one_of, whole
 from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.methods.heads import NamedHead, chosen_head
 from ccl_plugins.methods.momentum import MomentumMethod
@@ -66,7 +66,7 @@ class MoCoV2(MomentumMethod):
         *,
         backbone: nn.Module,
     ) -> None:
-        whole("layers", layers, 2)
+        whole("layers", layers, 2, DEEPEST)
         inputs: Any = backbone.num_features
         settings = {"layers": layers, "batch_norm": batch_norm}
         projector = chosen_head(type(self), head, inputs, hidden, dim, **settings)
@@ -74,7 +74,8 @@ class MoCoV2(MomentumMethod):
         one_of("own_in_queue", own_in_queue, ("ignore", "negative"))
         self.own_in_queue: Literal["ignore", "negative"] = own_in_queue
         self.shuffle = shuffle
-        self.queue = FeatureQueue(whole("queue_size", queue_size, 1), dim)
+        matrix(("queue_size", whole("queue_size", queue_size, 1)), ("dim", dim))
+        self.queue = FeatureQueue(queue_size, dim)
 
     def key(self, x: Tensor) -> Tensor:
         """Keys (n, d), from shuffled batches if there are several processes."""

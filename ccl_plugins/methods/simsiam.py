@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import WIDEST, matrix, whole
 from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.pairs.pairs import Pairs, with_keys
 from ccl_plugins.pairs.samples import Samples
@@ -33,7 +33,7 @@ class SimSiam(nn.Module):
 
     Raises:
         TypeError: For a size that is not a whole number.
-        ValueError: For a size below 1.
+        ValueError: For a size out of range.
 
     Source:
         Chen and He, Exploring Simple Siamese Representation Learning (2021).  Heads as in lightly.
@@ -45,7 +45,8 @@ class SimSiam(nn.Module):
         self, hidden: int = 2048, dim: int = 2048, bottleneck: int = 512, *, backbone: nn.Module
     ) -> None:
         super().__init__()
-        whole("bottleneck", bottleneck, 1)
+        sides = ("dim", dim), ("bottleneck", bottleneck)
+        matrix(*[(name, whole(name, width, 1, WIDEST)) for name, width in sides])
         self.backbone = backbone
         inputs: Any = backbone.num_features
         self.head = mlp_head(inputs, hidden, dim, 3, last_norm="plain")

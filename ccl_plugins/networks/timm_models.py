@@ -108,6 +108,10 @@ def create(
             f"timm model {name!r} does not take all of the options {sorted(options)}; "
             f"{type(model).__name__} takes {', '.join(takes)}"
         ) from error
+    except (AssertionError, ArithmeticError) as error:  # of numbers that do not fit each other
+        if not options:
+            raise
+        raise ValueError(f"timm does not make {name!r} with {dict(options)}: {error}") from error
 
 
 @contextmanager
@@ -185,7 +189,7 @@ def check_image_size(
     """
     if name.startswith(HUB):
         return
-    model = _without_memory(name, options)
+    model = without_memory(name, options)
     if model is None:
         return
     patch = _patch(model)
@@ -211,7 +215,7 @@ def check_image_size(
 
     def takes_with(**option: Any) -> bool:
         try:
-            other = _without_memory(name, {**options, **option})
+            other = without_memory(name, {**options, **option})
         except TypeError:  # it has no such parameter
             return False
         return other is not None and _takes(other, channels, size, size)
@@ -253,7 +257,7 @@ def check_masked(name: str, options: Mapping[str, Any]) -> None:
         )
     if name.startswith(HUB):
         return
-    model = _without_memory(name, options)
+    model = without_memory(name, options)
     if model is not None and not has_maskable_patches(model):
         raise ValueError(
             f"{name!r} has no patches to mask: take a vision transformer, as 'vit_small_patch16_224', or a"
@@ -348,7 +352,7 @@ def checkpoint(model: Any, name: str) -> None:
         ) from error
 
 
-def _without_memory(name: str, options: Mapping[str, Any]) -> Any:
+def without_memory(name: str, options: Mapping[str, Any]) -> Any:
     """A model whose tensors have shapes alone, or None if this version of timm cannot make it so."""
     with torch.device("meta"):
         try:

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import below_one, non_negative, one_of, positive, whole
+from ccl_plugins.arguments import DEEPEST, below_one, non_negative, one_of, positive, whole
 from ccl_plugins.numerics.numbers import is_zero
 from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
@@ -73,9 +73,9 @@ class CACR(ContrastiveObjective):
 
     def __init__(
         self,
+        *,
         t_plus: Scalar = 1.0,
         t_minus: Scalar = 2.0,
-        *,
         positives: int | None = None,
         conditional_positives: bool = True,
         conditional_negatives: bool = True,
@@ -94,7 +94,7 @@ class CACR(ContrastiveObjective):
         super().__init__(exclude=exclude, gather_distributed=gather_distributed)
         self.t_plus = t_plus
         self.t_minus = t_minus
-        self.positives = None if positives is None else whole("positives", positives, 1)
+        self.positives = None if positives is None else whole("positives", positives, 1, DEEPEST)
         self.conditional_positives = conditional_positives
         self.conditional_negatives = conditional_negatives
         self.attraction_weight = attraction_weight

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import WIDEST, whole
 from ccl_plugins.objectives.guide_head import GuideHead, Suppress
 from ccl_plugins.objectives.layered_head import LayeredHead
 from ccl_plugins.protocols import Sizes, Table
@@ -29,7 +29,7 @@ class Classification(LayeredHead):
         features (b, f), condition (b,) of class ids or (b, c) of 0/1 columns -> ()
 
     Args:
-        classes: Number of classes, 2 or more; None: as many as the condition has when training starts.
+        classes: Number of classes, 2 to 2^20; None: as many as the condition has when training starts.
 
     Source:
         As a guide: Ganin et al., Domain-Adversarial Training of Neural Networks (2016), eq. (9), for
@@ -42,14 +42,14 @@ class Classification(LayeredHead):
 
     def __init__(
         self,
+        *,
         hidden: int | None = None,
         ridge: float | None = None,
         classes: int | None = None,
-        *,
         on: str = "condition",
     ) -> None:
         super().__init__(hidden, ridge, on=on)
-        self.classes = None if classes is None else whole("classes", classes, 2)
+        self.classes = None if classes is None else whole("classes", classes, 2, WIDEST)
 
     @property
     def suppressions(self) -> Sequence[Suppress]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import WIDEST, matrix, one_of, whole
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
@@ -30,7 +30,7 @@ class ClusterCrossEntropy(ContrastiveObjective):
 
     Args:
         dim: Width of the classified vectors; None: of the backbone's features, or of the projections.
-        classes: Number of classes, 2 or more; None: as many as the condition has when training starts.
+        classes: Number of classes, 2 to 2^20; None: as many as the condition has when training starts.
             A condition that is fitted again during training, or in every step, needs the number.
         of: The vectors that are classified: ``"backbone"`` features or the ``"projection"``; in a call
             on raw embeddings, these.
@@ -54,20 +54,21 @@ class ClusterCrossEntropy(ContrastiveObjective):
 
     def __init__(
         self,
+        *,
         dim: int | None = None,
         classes: int | None = None,
-        *,
         of: Literal["backbone", "projection"] = "backbone",
         on: str = "condition",
     ) -> None:
         super().__init__()
-        self.dim = None if dim is None else whole("dim", dim, 1)
-        self.classes = None if classes is None else whole("classes", classes, 2)
+        self.dim = None if dim is None else whole("dim", dim, 1, WIDEST)
+        self.classes = None if classes is None else whole("classes", classes, 2, WIDEST)
         self.of = one_of("of", of, ("backbone", "projection"))
         self.reads_projections = of == "projection"
         self.on = on
         self.head: nn.Linear | None = None
         if dim is not None and classes is not None:
+            matrix(("dim", dim), ("classes", classes))
             self.head = nn.Linear(dim, classes)
 
     def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:

@@ -31,7 +31,7 @@ def stack_views(name: str, views: Sequence[Tensor], min_views: int) -> Tensor:
         raise ValueError(f"{name} compares samples: a batch needs at least 2, not {shapes[0][0]}")
     for number, view in enumerate(views):
         _refuse_non_finite(f"view {number}", view)
-    return torch.stack(list(views))
+    return _stacked(views)
 
 
 def stack_features(name: str, features: Sequence[Tensor], views: Tensor) -> Tensor:
@@ -55,7 +55,13 @@ def stack_features(name: str, features: Sequence[Tensor], views: Tensor) -> Tens
         if not each.is_floating_point():
             raise TypeError(f"features must be floats, not {each.dtype}")
         _refuse_non_finite(f"features of view {number}", each)
-    return torch.stack(list(features))
+    return _stacked(features)
+
+
+def _stacked(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors of one shape as one, in the widest of their types: autocast does not stack all of them."""
+    with torch.autocast(tensors[0].device.type, enabled=False):
+        return torch.stack([*tensors])
 
 
 def read_condition(
@@ -115,7 +121,7 @@ def _values(
         parts = [_values(name, key, part, accepted, views, ignore) for part in z]
         if parts[0].ndim != 2:
             raise ValueError(f"{key} given per view must be (b, c), not {tuple(parts[0].shape)}")
-        return torch.stack(parts)
+        return _stacked(parts)
     if not isinstance(z, Tensor):
         raise TypeError(f"{key} must be a tensor, not {type(z).__name__}")
     if z.ndim not in (1, 2) or z.shape[0] != views.shape[1]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import one_of, positive, whole
+from ccl_plugins.arguments import DEEPEST, one_of, positive, whole
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -29,7 +29,7 @@ class KoLeo(ContrastiveObjective):
 
     Args:
         at: ``"projection"``, or ``"features"`` of the backbone; in a call, give these as ``features=``.
-        views: The number of views, the first ones, that are spread, 1 or more; None: all.
+        views: The number of views, the first ones, that are spread, 1 to 1024; None: all.
         eps: ε, above 0; it is added to each difference of coordinates too, as in lightly.
 
     Raises:
@@ -57,7 +57,7 @@ class KoLeo(ContrastiveObjective):
     ) -> None:
         super().__init__(gather_distributed=gather_distributed)
         self.at = one_of("at", at, ("projection", "features"))
-        self.views = None if views is None else whole("views", views, 1)
+        self.views = None if views is None else whole("views", views, 1, DEEPEST)
         self.eps = positive("eps", eps)
         self.reads_features = self.at == "features"
 

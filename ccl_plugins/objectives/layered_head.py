@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import positive, whole
+from ccl_plugins.arguments import WIDEST, positive, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.objectives.guide_head import At, GuideHead, Suppress
 from ccl_plugins.pairs.pairs import Pairs
@@ -32,7 +32,7 @@ class LayeredHead(GuideHead, ABC):
     def __init__(self, hidden: int | None, ridge: float | None, *, on: str) -> None:
         super().__init__(on)
         self.ridge = None if ridge is None else positive("ridge", ridge)
-        self.hidden = None if hidden is None else whole("hidden", hidden, 1)
+        self.hidden = None if hidden is None else whole("hidden", hidden, 1, WIDEST)
         for name in ("hidden_weight", "hidden_bias", "weight", "bias"):
             self.register_parameter(name, None)
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import below_one, positive, whole
+from ccl_plugins.arguments import WIDEST, below_one, positive, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.logsumexp import EMPTY
 from ccl_plugins.objectives.classification import at_class, classes_of, refuse_unknown
@@ -41,7 +41,7 @@ class Prototypes(GuideHead):
     Args:
         temperature: τ, above 0.
         momentum: m, from 0 to below 1.
-        classes: Number of classes, 2 or more; None: as many as the condition has when training starts.
+        classes: Number of classes, 2 to 2^20; None: as many as the condition has when training starts.
 
     Source:
         After Gardès et al., Who Needs Labels? Adapting Vision Foundation Models With the Metadata You
@@ -70,7 +70,7 @@ class Prototypes(GuideHead):
         super().__init__(on)
         self.temperature = temperature
         self.momentum = below_one("momentum", momentum)
-        self.classes = None if classes is None else whole("classes", classes, 2)
+        self.classes = None if classes is None else whole("classes", classes, 2, WIDEST)
         self.register_buffer("prototypes", None)
         self.register_buffer("sums", None, persistent=False)
 

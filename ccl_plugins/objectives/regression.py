@@ -37,7 +37,7 @@ class Regression(LayeredHead):
     deviation: Tensor
 
     def __init__(
-        self, hidden: int | None = None, ridge: float | None = None, *, on: str = "condition"
+        self, *, hidden: int | None = None, ridge: float | None = None, on: str = "condition"
     ) -> None:
         super().__init__(hidden, ridge, on=on)
         self.register_buffer("mean", None)

@@ -10,14 +10,13 @@ scale 1 / temperature is at most 100.
 from __future__ import annotations
 
 import math
-import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import one_of, positive
+from ccl_plugins.arguments import number, one_of, positive
 
 Scalar: TypeAlias = float | Mapping[str, Any]
 """A number, or a table that describes how it is scheduled or learned."""
@@ -119,14 +118,14 @@ def read_scalar(
 ) -> float | Scheduled | Learned:
     """Read a `Scalar` and check its range, at both ends if it is scheduled."""
     if not isinstance(given, Mapping):
-        return check(name, _number(name, given))
+        return check(name, number(name, given))
     match dict(given):
         case {"schedule": str() as schedule, "start": start, **rest} if rest.keys() <= {
             "end",
             "period",
         } or rest.keys() <= {"end", "epochs"}:
             one_of(f"{name}.schedule", schedule, SCHEDULES)
-            start = check(f"{name}.start", _number(f"{name}.start", start))
+            start = check(f"{name}.start", number(f"{name}.start", start))
             if (
                 schedule == "constant"
                 and rest.keys() <= {"end"}
@@ -134,17 +133,17 @@ def read_scalar(
             ):
                 return start
             if schedule != "constant" and "end" in rest:
-                end = check(f"{name}.end", _number(f"{name}.end", rest["end"]))
+                end = check(f"{name}.end", number(f"{name}.end", rest["end"]))
                 times = {
-                    key: positive(f"{name}.{key}", _number(f"{name}.{key}", rest[key]))
+                    key: positive(f"{name}.{key}", number(f"{name}.{key}", rest[key]))
                     for key in ("period", "epochs")
                     if rest.get(key) is not None
                 }
                 return Scheduled(schedule, start, end, **times)
         case {"learn": bool() as learn, "start": start, **rest} if rest.keys() <= {"lowest"}:
-            start = check(f"{name}.start", _number(f"{name}.start", start))
+            start = check(f"{name}.start", number(f"{name}.start", start))
             least = rest.get("lowest")
-            if least is not None and not 0 < _number(f"{name}.lowest", least) <= start:
+            if least is not None and not 0 < number(f"{name}.lowest", least) <= start:
                 raise ValueError(
                     f"{name}.lowest must be above 0 and at most the start, {start!r}, not {least!r}"
                 )
@@ -163,13 +162,7 @@ def lowest(given: Scalar) -> float:
     """The least value that a `Scalar` has by itself; a learned one is what it starts from."""
     if not isinstance(given, Mapping):
         return given
-    return min(given[key] for key in ("start", "end") if key in given)
-
-
-def _number(name: str, value: Any) -> float:
-    if not isinstance(value, numbers.Real) or isinstance(value, bool):
-        raise TypeError(f"{name} must be a number, not {value!r}")
-    return value  # type: ignore[return-value]  # ints and numpy's numbers work as floats
+    return min((given[key] for key in ("start", "end") if key in given), default=math.inf)
 
 
 class ScalarAttribute:

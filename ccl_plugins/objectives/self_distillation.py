@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import below_one, one_of, positive, whole
+from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, one_of, positive, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.sinkhorn import sinkhorn
 from ccl_plugins.objectives.base import ContrastiveObjective
@@ -25,7 +25,7 @@ class SelfDistillation(ContrastiveObjective):
             start = 0.04, end = 0.07, epochs = 30}``.
         centering: ``"mean"`` or ``"sinkhorn"``.
         momentum: Of the center, from 0 to below 1.
-        iterations: Of Sinkhorn-Knopp, 1 or more.
+        iterations: Of Sinkhorn-Knopp, 1 to 1024.
         dim: d, to have a center before ``setup``, as your own loop needs it; None: that of the run.
 
     Raises:
@@ -60,10 +60,10 @@ class SelfDistillation(ContrastiveObjective):
         self.teacher_temperature = teacher_temperature
         self.centering = one_of("centering", centering, ("mean", "sinkhorn"))
         self.momentum = below_one("momentum", momentum)
-        self.iterations = whole("iterations", iterations, 1)
+        self.iterations = whole("iterations", iterations, 1, DEEPEST)
         self.register_buffer("center", None)
         self.register_buffer("sums", None, persistent=False)
-        self.dim = None if dim is None else whole("dim", dim, 1)
+        self.dim = None if dim is None else whole("dim", dim, 1, WIDEST)
         if self.dim is not None:
             self._create(self.dim)
 

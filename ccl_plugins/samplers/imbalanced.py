@@ -74,10 +74,8 @@ class Imbalanced(Uniform):
         require_classes(condition, size, "imbalanced")
         if condition.ndim != 1:
             raise ValueError(f"imbalanced needs one class per sample, not {tuple(condition.shape)}")
-        super().__init__(drop_last, size=size, batch_size=batch_size, seed=seed)
-        # The generator of the released code takes no larger seed.
-        if whole("selection", selection, 0) >= 2**32:
-            raise ValueError(f"selection must be below 2**32, not {selection}")
+        super().__init__(drop_last=drop_last, size=size, batch_size=batch_size, seed=seed)
+        whole("selection", selection, 0)
         groups = Groups(condition)
         counts = kept_counts(groups.count.tolist(), rule, steps, ratio)
         self.kept = torch.cat(

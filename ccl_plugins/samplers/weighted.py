@@ -46,7 +46,7 @@ class Weighted(Uniform):
         require_classes(condition, size, "weighted")
         if condition.ndim != 1:
             raise ValueError(f"weighted needs one class per sample, not {tuple(condition.shape)}")
-        super().__init__(drop_last, size=size, batch_size=batch_size, seed=seed)
+        super().__init__(drop_last=drop_last, size=size, batch_size=batch_size, seed=seed)
         self.groups = Groups(condition)
         given = [1.0] * len(self.groups) if weights is None else [float(w) for w in weights]
         if len(given) != len(self.groups) or not all(0 < w < float("inf") for w in given):

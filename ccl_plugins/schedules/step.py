@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from ccl_plugins.arguments import non_negative, whole
+from ccl_plugins.arguments import non_negative, wholes
 from ccl_plugins.protocols import Length
 from ccl_plugins.schedules.warm_up import WarmUp
 
@@ -36,7 +36,7 @@ class Step(WarmUp):
     ) -> None:
         super().__init__(per, start)
         self.factor = non_negative("factor", factor)
-        self.milestones = [whole("each of the milestones", each, 1) for each in milestones]
+        self.milestones = wholes("milestones", milestones, 1)
         if not milestones:
             raise ValueError("milestones must be epochs, as [120, 160], not []")
         if sorted({*self.milestones}) != self.milestones:

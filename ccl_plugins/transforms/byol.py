@@ -18,7 +18,7 @@ class BYOLTransform(LightlyTransform):
     in MoCo v3 with a ViT, at least 0.2 in MoCo v3 with a ResNet.
 
     Args:
-        count: Number of views, 1 or more.
+        count: Number of views, 1 to 1024.
         blur: Probabilities of a Gaussian blur of 0.1 to 2 pixels, in the two kinds of view.
         solarize: Probabilities of inverting the brighter half of the pixel range, in the two kinds of view.
 
@@ -29,8 +29,9 @@ class BYOLTransform(LightlyTransform):
 
     def __init__(
         self,
-        count: int = 2,
         size: int = 224,
+        *,
+        count: int = 2,
         min_scale: float = 0.08,
         flip: float = 0.5,
         jitter: float = 1.0,

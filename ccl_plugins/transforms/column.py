@@ -22,7 +22,7 @@ class ColumnTransform(NoiseTransform):
         name: The metadata column, of numbers or of 0 and 1.
         std: Standard deviation of noise on each number, 0 or more.
         drop: Probability that a number is set to 0, at least 0 and below 1.
-        count: Number of views, 1 or more.
+        count: Number of views, 1 to 1024.
 
     Attributes:
         source: The column.
@@ -33,8 +33,8 @@ class ColumnTransform(NoiseTransform):
 
     value_types: Sequence[ValueType] = ("multi_label", "continuous")
 
-    def __init__(self, name: str, std: float = 0.0, drop: float = 0.0, count: int = 1) -> None:
-        super().__init__(std, drop, count)
+    def __init__(self, name: str, *, std: float = 0.0, drop: float = 0.0, count: int = 1) -> None:
+        super().__init__(std=std, drop=drop, count=count)
         self.source = name
         self.transforms = [self._transform] * self.count
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ccl_plugins.arguments import fraction, whole
+from ccl_plugins.arguments import DEEPEST, SHARPEST, fraction, whole
 from ccl_plugins.transforms.byol import BYOL
 from ccl_plugins.transforms.lightly import LightlyTransform
 from ccl_plugins.transforms.steps import view_steps
@@ -17,9 +17,9 @@ class DINOTransform(LightlyTransform):
     at least ``min_scale`` of the area, a small one at least ``small_min_scale`` and at most ``min_scale``.
 
     Args:
-        small: Number of small views, 0 or more.
-        size: Height and width of a large view in pixels, 1 or more.
-        small_size: Height and width of a small view in pixels, 1 or more.
+        small: Number of small views, 0 to 1024.
+        size: Height and width of a large view in pixels, 1 to 16384.
+        small_size: Height and width of a small view in pixels, 1 to 16384.
         min_scale: Where the areas of large and small crops meet: the smallest part of the image's area that
             a large crop keeps and the largest that a small one keeps, above 0 and at most 1.
         small_min_scale: Smallest part that a small crop keeps, above 0 and at most ``min_scale``.
@@ -37,8 +37,9 @@ class DINOTransform(LightlyTransform):
 
     def __init__(
         self,
-        small: int = 6,
         size: int = 224,
+        *,
+        small: int = 6,
         small_size: int = 96,
         min_scale: float = 0.4,
         small_min_scale: float = 0.05,
@@ -60,7 +61,7 @@ class DINOTransform(LightlyTransform):
             raise ValueError(
                 f"small_min_scale must be at most min_scale, {min_scale!r}, not {small_min_scale!r}"
             )
-        pixels = (size, size, whole("small_size", small_size, 1))
+        pixels = (size, size, whole("small_size", small_size, 1, SHARPEST))
         scales = ((min_scale, 1.0), (min_scale, 1.0), (small_min_scale, min_scale))
         kinds = []
         for each, scale, blurred, solarized in zip(
@@ -71,6 +72,6 @@ class DINOTransform(LightlyTransform):
             )
             crop = RandomResizedCrop(each, scale, interpolation=InterpolationMode.BICUBIC)
             kinds.append([crop, *rest])
-        repeated = [*kinds[:2], *[kinds[2]] * whole("small", small, 0)]
+        repeated = [*kinds[:2], *[kinds[2]] * whole("small", small, 0, DEEPEST)]
         super().__init__(repeated, size=size, mean=mean, std=std, batched=batched)
         self.sizes = pixels[:2] + pixels[2:] * small

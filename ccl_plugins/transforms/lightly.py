@@ -12,7 +12,7 @@ from torch import Tensor
 from torchvision.transforms.v2 import RandomHorizontalFlip
 from torchvision.transforms.v2 import functional as pixels
 
-from ccl_plugins.arguments import positive, whole
+from ccl_plugins.arguments import DEEPEST, SHARPEST, positive, whole
 from ccl_plugins.files.images import read_image
 from ccl_plugins.transforms.batched import BatchedView
 
@@ -31,11 +31,11 @@ class LightlyTransform:
     Args:
         transforms: One or more kinds of view: for each, the steps of a lightly transform, from its random
             resized crop to its last step before the conversion to a tensor.
-        size: Height and width of a view in pixels, 1 or more.
+        size: Height and width of a view in pixels, 1 to 16384.
         mean: Of each channel, for pixels in [0, 1]; None: that of the images which the weights of the
             pipeline's backbone were trained on, ImageNet's without such weights.
         std: Of each channel, above 0, for pixels in [0, 1]; None: likewise.
-        count: Number of views, 1 or more; they take the kinds in turn.  By default one of each kind.
+        count: Number of views, 1 to 1024; they take the kinds in turn.  By default one of each kind.
         batched: Whether training draws the views of a whole batch at once, on the device, by steps of the
             same distribution (`BatchedView`); all images are then of one size.  Else they are drawn image
             by image, by the loader's workers.
@@ -69,8 +69,8 @@ class LightlyTransform:
         count: int | None = None,
         batched: bool = False,
     ) -> None:
-        self.size = whole("size", size, 1)
-        self.count = whole("count", len(transforms) if count is None else count, 1)
+        self.size = whole("size", size, 1, SHARPEST)
+        self.count = whole("count", len(transforms) if count is None else count, 1, DEEPEST)
         for name, given, other, beside in (("mean", mean, "std", std), ("std", std, "mean", mean)):
             if given is not None and beside is None and len(given) != len(IMAGENET_MEAN):
                 raise ValueError(f"{name} has {len(given)} numbers: give {other} as many, too")

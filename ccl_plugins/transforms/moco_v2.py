@@ -14,7 +14,7 @@ class MoCoV2Transform(LightlyTransform):
     """Views by MoCo v2's augmentations: SimCLR's with half the color jitter and larger crops.
 
     Args:
-        count: Number of views, all drawn alike, 1 or more.
+        count: Number of views, all drawn alike, 1 to 1024.
 
     Source:
         Chen et al., Improved Baselines with Momentum Contrastive Learning (2020), as in lightly.
@@ -22,8 +22,9 @@ class MoCoV2Transform(LightlyTransform):
 
     def __init__(
         self,
-        count: int = 2,
         size: int = 224,
+        *,
+        count: int = 2,
         min_scale: float = 0.2,
         flip: float = 0.5,
         jitter: float = 1.0,

@@ -13,7 +13,7 @@ class MultiTransform(LightlyTransform):
     """Any number of views by SimCLR's augmentations, drawn independently.
 
     Args:
-        count: Number of views, 1 or more.
+        count: Number of views, 1 to 1024.
         jitter: Strength of the color jitter, 0 to 2.5; 0 turns it off.  Or four numbers, as in
             torchvision: for brightness, contrast, saturation, and hue, at most 0.5.
         jitter_chance: Probability of the color jitter.
@@ -25,8 +25,9 @@ class MultiTransform(LightlyTransform):
 
     def __init__(
         self,
-        count: int = 4,
         size: int = 224,
+        *,
+        count: int = 4,
         min_scale: float = 0.08,
         flip: float = 0.5,
         jitter: float | Sequence[float] = 1.0,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import below_one, non_negative, whole
+from ccl_plugins.arguments import DEEPEST, below_one, non_negative, whole
 
 
 class NoiseTransform:
@@ -20,16 +20,16 @@ class NoiseTransform:
     Args:
         std: Standard deviation of the noise on each entry, 0 or more.
         drop: Probability that an entry is set to 0, at least 0 and below 1.
-        count: Number of views, 1 or more.
+        count: Number of views, 1 to 1024.
 
     Raises:
         ValueError: If a parameter is out of its range.
     """
 
-    def __init__(self, std: float = 0.1, drop: float = 0.2, count: int = 2) -> None:
+    def __init__(self, *, std: float = 0.1, drop: float = 0.2, count: int = 2) -> None:
         self.std = non_negative("std", std)
         self.drop = below_one("drop", drop)
-        self.count = whole("count", count, 1)
+        self.count = whole("count", count, 1, DEEPEST)
 
     def __call__(self, image: Any) -> list[Tensor]:
         """The views, float32, each of the vector's shape."""

@@ -24,6 +24,7 @@ class SimCLRTransform(LightlyTransform):
     def __init__(
         self,
         size: int = 224,
+        *,
         min_scale: float = 0.08,
         flip: float = 0.5,
         jitter: float = 1.0,

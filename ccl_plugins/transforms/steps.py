@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from ccl_plugins.arguments import fraction, non_negative
+from ccl_plugins.arguments import SHARPEST, fraction, non_negative, probability, whole
 
 
 class Jitter(NamedTuple):
@@ -40,11 +40,11 @@ def view_steps(
     # Imported late: lightly takes a moment, and listing the views does not need it.
     from lightly.transforms.byol_transform import BYOLView2Transform
 
+    whole("size", size, 1, SHARPEST)
     fraction("min_scale", min_scale)
     given = {"flip": flip, "gray": gray, "blur": blur, "solarize": solarize}
-    for name, probability in {**given, "jitter_chance": chance}.items():
-        if not 0 <= probability <= 1:
-            raise ValueError(f"{name} must be a probability, 0 to 1, not {probability!r}")
+    for name, value in {**given, "jitter_chance": chance}.items():
+        probability(name, value)
     most = 0.5 / like.hue if like.hue > 0 else math.inf  # the circle of hues is 1
     if non_negative("jitter", jitter) > most:
         raise ValueError(f"jitter must be at most {most:g}, not {jitter!r}")

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import below_one, whole
+from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, whole
 from ccl_plugins.files.reading import reading
 from ccl_plugins.protocols import ValueType
 
@@ -27,10 +27,10 @@ class TokenTransform:
 
     Args:
         column: The column of texts.
-        length: Tokens of a view, 1 or more; longer texts are cut at the end.
+        length: Tokens of a view, 1 to 2^20; longer texts are cut at the end.
         path: A file ``tokenizer.json`` of Hugging Face's ``tokenizers``; None: bytes.
         drop: Probability that a word is left out, at least 0 and below 1; one word stays.
-        count: Number of views, 1 or more.
+        count: Number of views, 1 to 1024.
 
     Attributes:
         source: The column.
@@ -52,14 +52,15 @@ class TokenTransform:
         self,
         column: str = "caption",
         length: int = 64,
+        *,
         path: Path | None = None,
         drop: float = 0.0,
         count: int = 1,
     ) -> None:
         self.source = column
-        self.length = whole("length", length, 1)
+        self.length = whole("length", length, 1, WIDEST)
         self.drop = below_one("drop", drop)
-        self.count = whole("count", count, 1)
+        self.count = whole("count", count, 1, DEEPEST)
         self.transforms = [self._transform] * self.count
         self._tokenizer = _bytes() if path is None else _read(path)
         self.vocabulary: int = self._tokenizer.get_vocab_size() + 1

@@ -67,7 +67,7 @@ def cacr_queue(case: dict[str, Any], data: Data) -> Answers:
     """The released code takes the first view's products for all, which a loop reaches."""
     p = case["params"]
     given = data["q_views"], data["k_views"], data["queue"]
-    objective = CACR(p["t_plus"], p["t_minus"], intra_batch=p["intra_batch"])
+    objective = CACR(t_plus=p["t_plus"], t_minus=p["t_minus"], intra_batch=p["intra_batch"])
     settings = (*given, p["t_plus"], p["t_minus"], p["intra_batch"])
     answers: dict[str, Callable[[], Tensor]] = {}
     for form, loss in {
@@ -99,7 +99,9 @@ def align_uniform(case: dict[str, Any], data: Data) -> Answers:
     p = case["params"]
 
     def answer(align: float, uniform: float) -> Callable[[], Tensor]:
-        objective = AlignUniform(p["alpha"], p["t"], align_weight=align, uniform_weight=uniform)
+        objective = AlignUniform(
+            power=p["alpha"], precision=p["t"], align_weight=align, uniform_weight=uniform
+        )
         return lambda: objective(data["x"], data["y"])
 
     whole = answer(p["align_w"], p["unif_w"])

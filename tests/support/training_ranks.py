@@ -74,7 +74,7 @@ def make_method(name: str) -> Any:
         sizes = {"hidden": 8, "bottleneck": 4, "dim": 6, "momentum": 0.9}
         return IBOT(**sizes, shared_head=name == "ibot", backbone=vit)
     if name.startswith("dual"):
-        tower = TextTransformer(257, length=3, width=8, depth=1, heads=2)
+        tower = TextTransformer(vocabulary=257, length=3, width=8, depth=1, heads=2)
         queue = {"queue_size": 20, "momentum": 0.9} if name == "dual with a queue" else {}
         return Dual({"word": tower}, dim=4, **queue, backbone=Small())
     backbone = adapted() if name.endswith("lora") else Small()

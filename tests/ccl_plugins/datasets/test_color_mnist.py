@@ -152,7 +152,7 @@ def test_what_is_no_idx_file_is_told(tmp_path, content, message):
 def test_parameters_out_of_range_are_quoted(root):
     with pytest.raises(ValueError, match="'uniform', 'mixture', not 'gray'"):
         ColorMNIST(root, colors="gray")
-    with pytest.raises(ValueError, match=r"seed must lie in 0 to 2\*\*32 - 1, not -1"):
+    with pytest.raises(ValueError, match="seed must be 0 or more, not -1"):
         ColorMNIST(root, seed=-1)
     with pytest.raises(ValueError, match="test_fraction must lie between 0 and 1, not 1"):
         ColorMNIST(root, test_fraction=1)

@@ -174,7 +174,7 @@ def test_a_tilde_is_the_home_folder_wherever_a_file_is_named(tmp_path, monkeypat
     for condition in (Saved("~/x.safetensors"), Attributes(file="~/x.safetensors")):
         assert condition.file == tmp_path / "x.safetensors"
     (tmp_path / "tree.csv").write_text("parent,child\nanimal,cat\nanimal,dog\n")
-    ids = fit(WordNet(2, source="~/tree.csv"), Split(label=["cat", "dog"]))
+    ids = fit(WordNet(level=2, source="~/tree.csv"), Split(label=["cat", "dog"]))
     assert ids.tolist() == [0, 1]
     model = timm_models.create("resnet10t", False, {})
     torch.save(model.state_dict(), tmp_path / "w.pt")

@@ -191,7 +191,7 @@ def test_a_class_that_a_split_would_lack_is_named():
         ({"test_fraction": 1.0}, "between 0 and 1, not 1.0"),
         ({"mode": "HSV"}, "'RGB', 'L', 'all', not 'HSV'"),
         ({"on_error": "ignore"}, "'error', 'skip', not 'ignore'"),
-        ({"seed": -1}, "seed must lie"),
+        ({"seed": -1}, "seed must be 0 or more"),
     ],
 )
 def test_parameters_out_of_range_are_quoted(root, wrong, message):

@@ -88,8 +88,8 @@ def test_the_penalty_is_chosen_on_a_validation_part_of_train():
         right[penalty] = (fit.predict(x[held]) == y[held]).double().mean().item()
     assert len(set(right.values())) > 2
     best = max(penalty for penalty in right if right[penalty] == max(right.values()))
-    chosen = values(LinearProbe("validation")(train, test))
-    assert chosen == values(LinearProbe(best * unit)(train, test))
+    chosen = values(LinearProbe(reg="validation")(train, test))
+    assert chosen == values(LinearProbe(reg=best * unit)(train, test))
     fit = linear.fit_probe(x, y, "validation", 1000, "label")
     torch.testing.assert_close(fit.weight, softmax_regression(x, y, reg=best * unit).weight)
 
@@ -101,7 +101,7 @@ def test_the_penalty_does_not_depend_on_the_test_split(monkeypatch):
         linear, "softmax_regression", lambda *a, **k: fits.append(k["reg"]) or fitted(*a, **k)
     )
     for seed in (1, 2):
-        LinearProbe("validation")(train, blobs(f=40, seed=seed))
+        LinearProbe(reg="validation")(train, blobs(f=40, seed=seed))
     half = len(fits) // 2
     assert fits[:half] == fits[half:]
     assert half == len(linear.PENALTIES) + 1
@@ -470,7 +470,7 @@ def test_a_class_that_is_held_out_whole_leaves_the_penalty_as_it_is():
     label = torch.zeros(90).long()
     label[validation_rows(90)[1]] = 1
     train = frozen(train.features, label=label)
-    chosen, default = (LinearProbe(reg)(train, test) for reg in ("validation", None))
+    chosen, default = (LinearProbe(reg=reg)(train, test) for reg in ("validation", None))
     assert chosen == default
 
 

@@ -59,16 +59,18 @@ def test_runs_on_a_data_set_have_the_same_draws(monkeypatch):
 
 def test_the_samples_and_the_column_show_in_the_metric():
     train = blobs()
-    assert list(values(FewShot(0.1, column="digit")(train, train))) == ["few_shot_0.1-digit/top1"]
-    assert list(values(FewShot(3)(train, train))) == ["few_shot_3/top1"]
+    assert list(values(FewShot(samples=0.1, column="digit")(train, train))) == [
+        "few_shot_0.1-digit/top1"
+    ]
+    assert list(values(FewShot(samples=3)(train, train))) == ["few_shot_3/top1"]
 
 
 def test_a_class_with_too_few_samples_is_named():
     with pytest.raises(ValueError, match="class 0 has 40 training samples, not 41"):
-        FewShot(41)(blobs(), blobs())
+        FewShot(samples=41)(blobs(), blobs())
 
 
 @pytest.mark.parametrize("samples", [0, -1, 1.0, 1.5, 0.0, True, float("nan")])
 def test_samples_that_are_neither_a_number_nor_a_part_are_quoted(samples):
     with pytest.raises(ValueError, match=f"a part between 0 and 1, not {samples!r}"):
-        FewShot(samples)
+        FewShot(samples=samples)

@@ -229,7 +229,7 @@ def test_a_method_with_towers_of_its_own_takes_several_modalities():
         """Dual with a tower that it makes itself."""
 
         def __init__(self, dim: int = 8, *, backbone, modalities=None) -> None:
-            tower = TextTransformer(257, 16, 16, 1, 2)
+            tower = TextTransformer(vocabulary=257, length=16, width=16, depth=1, heads=2)
             super().__init__({"text": tower}, dim=dim, backbone=backbone, modalities=modalities)
 
     found = pipeline(method=ccl.local("method", Mine))

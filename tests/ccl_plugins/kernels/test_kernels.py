@@ -261,7 +261,9 @@ def test_a_combination_of_radial_kernels_is_radial():
 
 def test_a_kernel_prints_its_settings(tmp_path):
     assert repr(RBF(0.5)) == "RBF(scale=0.5)"
-    assert repr(Polynomial(2, 0.5)).startswith("Polynomial(degree=2, coef0=0.5, scale=1.0")
+    assert repr(Polynomial(degree=2, coef0=0.5)).startswith(
+        "Polynomial(degree=2, coef0=0.5, scale=1.0"
+    )
     assert repr(Precomputed("a.npy")) == "Precomputed('a.npy', positive_definite=False)"
     assert repr(Precomputed(torch.eye(2))) == "Precomputed(..., positive_definite=False)"
 

@@ -67,7 +67,7 @@ def test_a_kernel_prints_its_settings_and_defaults(kernel, printed):
             " take a median of; normalize=True makes it free of scale",
         ),
         (lambda: Linear(0), "scale must be a finite number above 0, not 0"),
-        (lambda: Polynomial(0), "degree must be 1 or more, not 0"),
+        (lambda: Polynomial(degree=0), "degree must be 1 or more, not 0"),
         (lambda: Polynomial(coef0=-1), "coef0 must be a finite number, 0 or more, not -1"),
         (lambda: Product([]), "Product needs one or more kernels, not []"),
         (lambda: Sum(()), "Sum needs one or more kernels, not ()"),
@@ -193,7 +193,9 @@ def test_weights_multiply_each_kernel_in_order():
     torch.testing.assert_close(Sum([RBF(), Cosine()])(a, b), RBF()(a, b) + Cosine()(a, b))
 
 
-@pytest.mark.parametrize("kernel", [Linear(1.7), Polynomial(2, 0.7, 1.7), Polynomial(1)])
+@pytest.mark.parametrize(
+    "kernel", [Linear(1.7), Polynomial(degree=2, coef0=0.7, scale=1.7), Polynomial(degree=1)]
+)
 @pytest.mark.parametrize("of", [torch.arange(4) % 3, values(4)[:, 0]], ids=["ids", "scalars"])
 def test_a_scale_divides_class_ids_and_scalars_too(kernel, of):
     rows = torch.nn.functional.one_hot(of).double() if of.dtype == torch.int64 else of[:, None]
@@ -208,7 +210,7 @@ def test_normalized_kernels_are_free_of_scale_and_0_at_a_zero_vector():
     z[1] = 0
     for small, large in (
         (Linear(normalize=True), Linear(9.0, normalize=True)),
-        (Polynomial(2, normalize=True), Polynomial(2, scale=9.0, normalize=True)),
+        (Polynomial(degree=2, normalize=True), Polynomial(degree=2, scale=9.0, normalize=True)),
     ):
         gram = small(z, z)
         torch.testing.assert_close(gram, large(z, z))
@@ -231,7 +233,7 @@ def test_where_all_values_are_equal_the_median_is_1(build):
 
 @pytest.mark.parametrize("coef0", [0.0, 0.7])
 def test_a_polynomial_of_degree_1_has_the_values_as_its_features(coef0):
-    z, kernel = values(5), Polynomial(1, coef0, 2.0)
+    z, kernel = values(5), Polynomial(degree=1, coef0=coef0, scale=2.0)
     assert kernel.features(z).shape[1] == kernel.rank(z) == 3 + (coef0 > 0)
     torch.testing.assert_close(kernel.features(z)[:, :3], z / 2**0.5)
     torch.testing.assert_close(kernel.features(z) @ kernel.features(z).T, kernel(z, z))

@@ -134,7 +134,7 @@ def test_writing_compiles_once_without_graph_breaks():
 
 def test_gram_statistics_subtract_nothing_for_places_that_had_no_key_before():
     """The features of the zeros in an empty place are not 0 under this kernel."""
-    features = ExactFeatures(Polynomial(2, coef0=1.0))
+    features = ExactFeatures(Polynomial(degree=2, coef0=1.0))
     assert features(torch.zeros(1, 1)).any()
     queue = FeatureQueue(7, 2)
     queue.keep_statistics({"gram": Statistic("z", features)})
@@ -250,7 +250,7 @@ def with_statistics(size=16):
         {
             "age": Statistic("age", ExactFeatures(Linear())),
             "kind": Statistic("kind", ExactFeatures(Linear())),
-            "squares": Statistic("age", ExactFeatures(Polynomial(2, 1.0))),
+            "squares": Statistic("age", ExactFeatures(Polynomial(degree=2, coef0=1.0))),
             "a.b": Statistic("a.b", ExactFeatures(Cosine())),
         }
     )
@@ -294,7 +294,7 @@ def test_a_statistic_of_two_conditions_begins_when_both_are_there():
 
 
 def test_statistics_may_begin_when_the_queue_holds_rows():
-    features = ExactFeatures(Polynomial(2, coef0=1.0))
+    features = ExactFeatures(Polynomial(degree=2, coef0=1.0))
     queue, rows = FeatureQueue(12, 2), torch.randn(4, 2)
     queue.write(torch.zeros(4, 2), None, {"z": rows})
     queue.keep_statistics({"gram": Statistic("z", features)})

@@ -100,8 +100,8 @@ def test_features_wider_than_the_samples_are_not_formed():
             raise AssertionError("formed")
 
     z = values(20, 30)
-    weights = conditional_operator(Wide(3), z, 0.1)
-    torch.testing.assert_close(weights, slow_loops.operator(Polynomial(3)(z, z), 0.1))
+    weights = conditional_operator(Wide(degree=3), z, 0.1)
+    torch.testing.assert_close(weights, slow_loops.operator(Polynomial(degree=3)(z, z), 0.1))
 
 
 def test_landmarks_approach_the_exact_operator_where_the_kernel_is_wide():
@@ -145,7 +145,7 @@ def test_fewer_features_than_landmarks_are_exact():
 
 @pytest.mark.parametrize(
     ("kernel", "z"),
-    [(RBF(), values(30)), (Polynomial(2), values(30)), (Cosine(), torch.arange(30) % 4)],
+    [(RBF(), values(30)), (Polynomial(degree=2), values(30)), (Cosine(), torch.arange(30) % 4)],
     ids=["rbf of vectors", "polynomial of vectors", "cosine of class ids"],
 )
 def test_compiles_whole(kernel, z):
@@ -231,7 +231,7 @@ GRAM = values(20, 9, 2) @ values(20, 9, 2).T
     [
         (RBF(0.5), values(20)),
         (Cosine(), values(20)),
-        (Polynomial(3), values(20, 30)),
+        (Polynomial(degree=3), values(20, 30)),
         (Delta(), torch.arange(20) % 3),
         (RBF(0.5), torch.arange(20) % 3),
         (Precomputed(GRAM), torch.arange(20)),

@@ -19,7 +19,7 @@ from ccl_plugins.pairs import Pairs, Queue, Samples
 KERNELS = [
     Cosine(),
     Linear(2.0),
-    Polynomial(2, 0.5),
+    Polynomial(degree=2, coef0=0.5),
     Sum([Linear(), Cosine()]),
     Product([Linear()]),
 ]

@@ -33,7 +33,7 @@ KERNELS = [
     Laplacian(norm=1),
     Cosine(),
     Linear(2.0),
-    Polynomial(5, 1.0),
+    Polynomial(degree=5, coef0=1.0),
     Product([Linear(), Cosine()]),
     Jaccard(),
     Delta(),

@@ -28,7 +28,7 @@ def test_equals_the_slow_loop_in_value_and_gradient(power):
     aligned = [slow_alignment(views[i], views[j], power) for i in range(3) for j in range(i)]
     uniform = [slow_uniformity(view, 1.3) for view in views]
     slow = (1.5 * sum(aligned) + 0.7 * sum(uniform)) / 3
-    objective = AlignUniform(power, 1.3, align_weight=1.5, uniform_weight=0.7)
+    objective = AlignUniform(power=power, precision=1.3, align_weight=1.5, uniform_weight=0.7)
     assert_same(objective(*views), slow, views)
 
 
@@ -62,7 +62,7 @@ def test_drawn_negatives_take_the_place_of_all_others():
     for view in views:
         far = [distance(view[i], view[j]) for i in range(6) for j in draws[i]]
         total = total + torch.log(sum(torch.exp(-1.3 * d) for d in far) / len(far)) / 2
-    assert_same(AlignUniform(2, 1.3).loss(pairs), total, views)
+    assert_same(AlignUniform(power=2, precision=1.3).loss(pairs), total, views)
 
 
 def test_a_single_sample_has_no_uniformity():
@@ -74,6 +74,6 @@ def test_a_single_sample_has_no_uniformity():
 def test_views_that_coincide_have_a_finite_gradient_at_any_power():
     views = random_views(1, n=3).detach().repeat(2, 1, 1).requires_grad_()
     for power in (0.5, 1.0, 2.0):
-        loss = AlignUniform(power, uniform_weight=0)(*views)
+        loss = AlignUniform(power=power, uniform_weight=0)(*views)
         assert loss < 1e-6
         assert torch.autograd.grad(loss, views)[0].isfinite().all()

@@ -82,7 +82,7 @@ def test_state_that_setup_sizes_is_saved_and_loaded():
 
 
 def test_a_mixture_lets_its_objectives_refuse_values():
-    mixture = Mixture([ClusterCrossEntropy(3, classes=2, of="projection")])
+    mixture = Mixture([ClusterCrossEntropy(dim=3, classes=2, of="projection")])
     with pytest.raises(ValueError, match="from 0 to 1, not 0 to 3"):
         mixture(X, Y, condition=torch.arange(4))
 

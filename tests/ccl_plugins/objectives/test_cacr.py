@@ -28,7 +28,8 @@ from ccl_plugins.pairs import Pairs, in_batch
 @pytest.mark.parametrize("count", [2, 4])
 def test_equals_the_slow_loop_in_value_and_gradient(count, detach):
     views, t_plus, t_minus = random_views(count), 0.7, 1.3
-    build = partial(CACR, t_plus, t_minus, weight_gradient=not detach, attraction_weight=1.5)
+    scales = {"t_plus": t_plus, "t_minus": t_minus}
+    build = partial(CACR, **scales, weight_gradient=not detach, attraction_weight=1.5)
     attraction = [1.5 * slow_attraction(views, i, t_plus, detach) for i in range(count)]
     for negatives, compared in {
         "same_view": [(i, i) for i in range(count)],
@@ -50,7 +51,7 @@ def test_equals_the_slow_loop_in_value_and_gradient(count, detach):
 def test_rbf_cost_equals_the_slow_loop_in_value_and_gradient():
     views = random_views(3, seed=1)
     slow = sum(slow_attraction(views, i, 0.7) + slow_rbf(views[i], 1.3, 0.9) for i in range(3)) / 3
-    assert_same(CACR(0.7, 1.3, cost="rbf", precision=0.9)(*views), slow, views)
+    assert_same(CACR(t_plus=0.7, t_minus=1.3, cost="rbf", precision=0.9)(*views), slow, views)
 
 
 def test_what_is_no_negative_does_not_count():
@@ -104,7 +105,12 @@ def test_the_rbf_cost_s_weights_carry_gradient_only_if_asked(detach):
             each = each + moved([torch.exp(-0.9 * c) for c in costs], seen, -1.3)
         total = total + torch.log(each / 6) / 2
     objective = CACR(
-        1, 1.3, cost="rbf", precision=0.9, attraction_weight=0, weight_gradient=not detach
+        t_plus=1,
+        t_minus=1.3,
+        cost="rbf",
+        precision=0.9,
+        attraction_weight=0,
+        weight_gradient=not detach,
     )
     assert_same(objective(*views), total, views)
 
@@ -115,10 +121,13 @@ def test_the_repulsion_loses_the_share_of_false_negatives():
     pairs = [(i, j) for i in range(3) for j in range(3) if i != j]
     costs = [distance(a, b) for i, j in pairs for a, b in zip(views[i], views[j], strict=True)]
     slow = (repelled + tau * sum(costs) / len(costs)) / (1 - tau)
-    objective = CACR(1, 1.3, tau_plus=tau, attraction_weight=0)
+    objective = CACR(t_plus=1, t_minus=1.3, tau_plus=tau, attraction_weight=0)
     assert_same(objective(*views), slow, views)
     batch = in_batch(normalize(torch.stack([*views]), dim=-1))
-    (values, _), (plain, _) = objective.terms(batch), CACR(1, 1.3, attraction_weight=0).terms(batch)
+    (values, _), (plain, _) = (
+        objective.terms(batch),
+        CACR(t_plus=1, t_minus=1.3, attraction_weight=0).terms(batch),
+    )
     own = torch.stack(costs).view(len(pairs), -1).mean(0)  # of each sample
     torch.testing.assert_close(values[0], (plain[0] + tau * own) / (1 - tau))
 

@@ -19,7 +19,7 @@ def test_with_a_queue_equals_the_slow_loop(intra_batch):
     q, k, queue = random_views(3), random_views(3, seed=1), random_views(1, n=7, seed=2)[0]
     slow = slow_queue(q, k.detach(), queue.detach(), 0.7, 1.3, intra_batch)
     pairs = momentum_pairs(q, k.detach(), queue.detach())
-    assert_same(CACR(0.7, 1.3, intra_batch=intra_batch).loss(pairs), slow, q)
+    assert_same(CACR(t_plus=0.7, t_minus=1.3, intra_batch=intra_batch).loss(pairs), slow, q)
 
 
 @pytest.mark.parametrize("cost", ["euclidean", "rbf"])
@@ -70,7 +70,7 @@ def test_keys_of_other_views_and_a_queue_repel_with_weights_that_carry_no_gradie
                 repelled.append(moved(costs, [c.detach() for c in costs], -1.3))
     slow = sum(attracted) / len(attracted) - sum(repelled) / len(repelled)
     pairs = replace(momentum_pairs(q, k, queue), batch_candidates=None)
-    assert_same(CACR(0.7, 1.3, negatives=negatives).loss(pairs), slow, q)
+    assert_same(CACR(t_plus=0.7, t_minus=1.3, negatives=negatives).loss(pairs), slow, q)
 
 
 def test_until_the_queue_is_filled_the_batch_s_other_queries_are_negatives():

@@ -15,7 +15,7 @@ IDS = torch.tensor([0, 2, 1, 1, 0, 2])
 
 def with_double_weights(**settings):
     torch.manual_seed(0)
-    return ClusterCrossEntropy(5, 3, **settings).double()
+    return ClusterCrossEntropy(dim=5, classes=3, **settings).double()
 
 
 def slow(objective, views):
@@ -90,21 +90,37 @@ X = torch.randn(6, 5)
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: ClusterCrossEntropy(0), ValueError, "dim must be 1 or more, not 0"),
-        (lambda: ClusterCrossEntropy(5, 1), ValueError, "classes must be 2 or more, not 1"),
-        (lambda: ClusterCrossEntropy(5, 3, of="key"), ValueError, "'backbone', 'projection'"),
-        (lambda: ClusterCrossEntropy(5)(X, condition=IDS), ValueError, "no linear layer yet"),
-        (lambda: ClusterCrossEntropy(5, 2)(X, condition=IDS), ValueError, "0 to 1, not 0 to 2"),
-        (lambda: ClusterCrossEntropy(4, 3)(X, condition=IDS), ValueError, "dim is 4, .* 5 columns"),
-        (lambda: ClusterCrossEntropy(5, 3)(X), TypeError, "needs a condition"),
-        (lambda: ClusterCrossEntropy(5, 3)(X, condition=X), TypeError, "continuous"),
+        (lambda: ClusterCrossEntropy(dim=0), ValueError, "dim must be 1 or more, not 0"),
         (
-            lambda: ClusterCrossEntropy(5, 2).setup({"condition": Table(IDS)}, SIZES),
+            lambda: ClusterCrossEntropy(dim=5, classes=1),
+            ValueError,
+            "classes must be 2 or more, not 1",
+        ),
+        (
+            lambda: ClusterCrossEntropy(dim=5, classes=3, of="key"),
+            ValueError,
+            "'backbone', 'projection'",
+        ),
+        (lambda: ClusterCrossEntropy(dim=5)(X, condition=IDS), ValueError, "no linear layer yet"),
+        (
+            lambda: ClusterCrossEntropy(dim=5, classes=2)(X, condition=IDS),
+            ValueError,
+            "0 to 1, not 0 to 2",
+        ),
+        (
+            lambda: ClusterCrossEntropy(dim=4, classes=3)(X, condition=IDS),
+            ValueError,
+            "dim is 4, .* 5 columns",
+        ),
+        (lambda: ClusterCrossEntropy(dim=5, classes=3)(X), TypeError, "needs a condition"),
+        (lambda: ClusterCrossEntropy(dim=5, classes=3)(X, condition=X), TypeError, "continuous"),
+        (
+            lambda: ClusterCrossEntropy(dim=5, classes=2).setup({"condition": Table(IDS)}, SIZES),
             ValueError,
             "the objective has 2 classes",
         ),
         (
-            lambda: ClusterCrossEntropy(4, 3).setup({}, SIZES),
+            lambda: ClusterCrossEntropy(dim=4, classes=3).setup({}, SIZES),
             ValueError,
             "dim=4, .*'backbone' have 5 columns: leave dim out",
         ),
@@ -127,15 +143,15 @@ def test_a_condition_of_a_single_class_has_two_so_that_the_layer_can_be_saved_an
 
 
 def test_the_layer_exists_from_construction_only_if_both_sizes_are_given():
-    assert ClusterCrossEntropy(5).head is None
+    assert ClusterCrossEntropy(dim=5).head is None
     assert ClusterCrossEntropy(classes=3).head is None
-    head = ClusterCrossEntropy(5, 3).head
+    head = ClusterCrossEntropy(dim=5, classes=3).head
     assert (head.in_features, head.out_features) == (5, 3)
-    assert not ClusterCrossEntropy(5, 3).gather_distributed
+    assert not ClusterCrossEntropy(dim=5, classes=3).gather_distributed
 
 
 def test_setup_takes_the_width_and_the_classes_that_were_given():
-    objective = ClusterCrossEntropy(5, 4)
+    objective = ClusterCrossEntropy(dim=5, classes=4)
     weight = objective.head.weight
     objective.setup({"condition": Table(IDS)}, SIZES)
     assert objective.head.weight is weight
@@ -161,7 +177,7 @@ def test_setup_takes_the_width_and_the_classes_that_were_given():
 )
 def test_ids_that_the_layer_has_no_class_for_are_quoted(ids, message):
     with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
-        ClusterCrossEntropy(5, 3).setup({"condition": Table(ids)}, SIZES)
+        ClusterCrossEntropy(dim=5, classes=3).setup({"condition": Table(ids)}, SIZES)
     assert str(error.value) == message
 
 
@@ -169,7 +185,7 @@ def test_ids_that_the_layer_has_no_class_for_are_quoted(ids, message):
     ("call", "message"),
     [
         (
-            lambda: ClusterCrossEntropy(4, 3, of="projection").setup(
+            lambda: ClusterCrossEntropy(dim=4, classes=3, of="projection").setup(
                 {}, replace(SIZES, embedding=6)
             ),
             "ClusterCrossEntropy has dim=4, and the vectors of of='projection' have 6 columns: leave"
@@ -181,12 +197,14 @@ def test_ids_that_the_layer_has_no_class_for_are_quoted(ids, message):
             " classes=...",
         ),
         (
-            lambda: ClusterCrossEntropy(5).terms(in_batch(X[None], Samples({"condition": IDS}))),
+            lambda: ClusterCrossEntropy(dim=5).terms(
+                in_batch(X[None], Samples({"condition": IDS}))
+            ),
             "ClusterCrossEntropy has no linear layer yet: give classes=... and dim=..., or call"
             " setup(tables, sizes)",
         ),
         (
-            lambda: ClusterCrossEntropy(4, 3)(X, condition=IDS),
+            lambda: ClusterCrossEntropy(dim=4, classes=3)(X, condition=IDS),
             "dim is 4, but the vectors have 5 columns",
         ),
     ],

@@ -88,11 +88,12 @@ def test_without_gathering_each_rank_has_the_loss_of_its_own_samples(two_process
 
 
 @each_of_other_values
+@pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_autocast_computes_in_float32(case, dtype):
+def test_autocast_computes_in_float32(case, dtype, cast):
     (views, condition), objective = random_batch(case), case.build(dtype=torch.float32)
     narrow = views.to(dtype)
-    with torch.autocast("cpu", dtype):
+    with torch.autocast("cpu", cast):
         low = call(objective, narrow, condition)
     assert low.dtype == torch.float32
     torch.testing.assert_close(low, call(objective, narrow.float(), condition))

@@ -91,7 +91,7 @@ def test_its_declarations_follow_from_its_objectives():
     plain, wide = Mixture([InfoNCE(), CACR(positives=3)]), unlike()
     assert (plain.min_views, plain.within_view, plain.distributed) == (4, True, "mean")
     assert (wide.min_views, wide.embedding, wide.distributed) == (2, "sphere", "replicated")
-    raw = Mixture([ClusterCrossEntropy(5, 3), ClusterCrossEntropy(5, 4)])
+    raw = Mixture([ClusterCrossEntropy(dim=5, classes=3), ClusterCrossEntropy(dim=5, classes=4)])
     assert raw.embedding == "raw"
 
 
@@ -206,9 +206,9 @@ def test_pairs_of_a_user_reach_every_objective():
 
 
 def test_a_queue_is_read_if_one_objective_reads_it():
-    heads = [ClusterCrossEntropy(5, 3), ClusterCrossEntropy(5, 4)]
+    heads = [ClusterCrossEntropy(dim=5, classes=3), ClusterCrossEntropy(dim=5, classes=4)]
     assert not Mixture(heads).reads_queue
-    reading = ClusterCrossEntropy(5, 3)
+    reading = ClusterCrossEntropy(dim=5, classes=3)
     reading.reads_queue = True
     assert Mixture([heads[0], reading]).reads_queue
     assert Mixture([InfoNCE()]).reads_queue

@@ -26,7 +26,7 @@ def pair_counts(sampler, size, epochs):
 @pytest.mark.parametrize("own", [True, False])
 def test_pairs_are_distributed_as_their_equation(own):
     classes = torch.tensor([4, 0, 0, 1, 1, 1, 2, 2, 2, 2, 2, 2])
-    sampler = ConditionalPair(own, condition=classes, size=12, batch_size=6, seed=0)
+    sampler = ConditionalPair(own_pair=own, condition=classes, size=12, batch_size=6, seed=0)
     same = (classes[:, None] == classes).double()
     if not own:
         same[1:] -= torch.eye(12)[1:]  # the first is alone, and so is its own partner
@@ -57,7 +57,9 @@ def test_a_kernel_may_be_unbounded_negative_or_zero():
 @pytest.mark.parametrize("own", [True, False])
 def test_a_kernel_of_a_single_class_draws_from_all_samples(own):
     classes = torch.zeros(4).long()
-    sampler = ConditionalPair(own, Delta(), condition=classes, size=4, batch_size=4, seed=0)
+    sampler = ConditionalPair(
+        own_pair=own, kernel=Delta(), condition=classes, size=4, batch_size=4, seed=0
+    )
     possible = (torch.ones(4, 4) if own else 1 - torch.eye(4)).double()
     counts = pair_counts(sampler, 4, 2000)
     assert_distributed(counts, 2000 * possible / possible.sum(1, keepdim=True))
@@ -74,7 +76,9 @@ def test_a_delta_kernel_is_the_classes():
 @pytest.mark.parametrize("columns", [1, 3])
 def test_partners_are_among_the_nearest(own, columns):
     values = COLORS[:, :columns]
-    sampler = ConditionalPair(own, nearest=4, condition=values, size=96, batch_size=96, seed=0)
+    sampler = ConditionalPair(
+        own_pair=own, nearest=4, condition=values, size=96, batch_size=96, seed=0
+    )
     distance = torch.cdist(values, values) + (0 if own else torch.eye(96) * 9)
     near = torch.zeros(96, 96).scatter_(1, distance.topk(4, largest=False).indices, 1)
     assert_distributed(pair_counts(sampler, 96, 400), 100 * near)

@@ -247,7 +247,7 @@ def test_classes_that_are_empty_are_named():
         ({"steps": 0}, "steps must be 1 or more"),
         ({"ratio": 0.0}, "ratio must be above 0"),
         ({"selection": -1}, "selection must be 0 or more, not -1"),
-        ({"selection": 2**32}, "selection must be below 2\\*\\*32, not 4294967296"),
+        ({"selection": 2**32}, "selection must be at most 4294967295, not 4294967296"),
         (
             {"batch_size": 90},
             r"batch_size must be 1 to \d+, the samples that are kept of 96, not 90",

@@ -74,7 +74,11 @@ def test_a_batch_that_cannot_be_shared_evenly_is_refused() -> None:
 def test_a_last_batch_that_cannot_be_shared_is_refused_before_the_first() -> None:
     def batches(size: int, world: int) -> Batches:
         return Batches(
-            lambda: Uniform(False, size=size, batch_size=6, seed=0), Consumed(), 6, 0, world
+            lambda: Uniform(drop_last=False, size=size, batch_size=6, seed=0),
+            Consumed(),
+            6,
+            0,
+            world,
         )
 
     with pytest.raises(

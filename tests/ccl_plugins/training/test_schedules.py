@@ -81,7 +81,7 @@ def test_published_schedules_are_settings_of_it(name: str) -> None:
         ({"name": "step"}, "step needs 'milestones'"),
         ({"name": "step", "milestones": []}, r"epochs, as \[120, 160\], not \[\]"),
         ({"name": "step", "milestones": [9, 3]}, r"must rise, not \[9, 3\]"),
-        ({"name": "step", "milestones": [0]}, "each of the milestones must be 1 or more, not 0"),
+        ({"name": "step", "milestones": [0]}, "each of milestones must be 1 or more, not 0"),
     ],
 )
 def test_what_is_wrong_is_quoted(table: dict[str, Any], message: str) -> None:
