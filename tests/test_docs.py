@@ -21,7 +21,7 @@ from test_architecture import LAYERS
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import _parser
-from ccl_plugins.cli.docstrings import equation
+from ccl_plugins.cli.docstrings import documentation, equation, sections
 from ccl_plugins.datasets import color_digits
 from ccl_plugins.experiments.composition import TABLES
 from ccl_plugins.experiments.export import export
@@ -277,6 +277,13 @@ def test_the_fixtures_and_the_hooks_have_their_entries(generated):
         assert f"ccl_plugins.testing.fixtures.{name}" in text["api/testing.fixtures.md"]
     for name in (name for name in vars(Hooks) if name.startswith("ccl_")):
         assert f"}} {name}(" in text["api/hooks.md"]
+
+
+def test_every_paper_that_a_component_names_is_in_the_references(generated):
+    reg = registry()
+    for spec in (spec for kind in reg.kinds for spec in reg.specs(kind) if spec.plugin == reg.host):
+        source = sections(documentation(spec.load()))
+        generated("references").citations(spec.label, source.get("Source:", ""))
 
 
 def test_objectives_and_kernels_have_an_equation():

@@ -123,7 +123,6 @@ class Interrupt:
 
     def _request(self, number: int, frame: FrameType | None) -> None:
         leave_lost_terminal()
-        leave_lost_terminal()
         if self.requested and self._is_second(number):
             self._raised = True
             raise KeyboardInterrupt
