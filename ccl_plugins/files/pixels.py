@@ -70,7 +70,7 @@ def is_plain(image: Image.Image) -> bool:
         or _is_cut(image)
     ):
         return False
-    return image.format != "TIFF" or _reads_tiff(image, every=False)
+    return image.format != "TIFF" or (_type(image) == np.uint8 and _reads_tiff(image, every=False))
 
 
 def read_pages(source: Source, page: int | None = None, every: bool = False) -> list[Pixels]:

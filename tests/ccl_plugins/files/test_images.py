@@ -17,6 +17,7 @@ from ccl_plugins.files.pixels import UnreadableImage
 
 BY_TYPE = {
     "uint8": (10, 200),
+    "int8": (-100, 90),
     "uint16": (300, 60000),
     "float32": (-2.0, 2.0),
     "int16": (-9000, 9000),
@@ -52,6 +53,8 @@ KINDS = {
     "color of 16 bits": ((11, 9, 3), "u2", ".tif"),
     "alpha of 16 bits": ((11, 9, 4), "u2", ".tif"),
     "five bands": ((11, 9, 5), "u2", ".tif"),
+    "signed of 8 bits": ((11, 9), "i1", ".tif"),
+    "signed color of 8 bits": ((11, 9, 3), "i1", ".tif"),
     "signed": ((11, 9), "i2", ".tif"),
     "signed color": ((11, 9, 3), "i2", ".tif"),
     "floats": ((11, 9), "f4", ".tif"),
@@ -59,7 +62,7 @@ KINDS = {
 }
 
 
-UNKNOWN_TO_PILLOW = ("five bands", "signed color", "floats in bands")
+UNKNOWN_TO_PILLOW = ("five bands", "signed color", "signed color of 8 bits", "floats in bands")
 
 
 def expected(array, mode, ends):
@@ -94,7 +97,9 @@ def test_an_image_has_the_same_pixels_whatever_it_is_given_as(tmp_path, kind, mo
         refused = (levels is None and dtype != "u1") or (mode != "all" and shape[2:] > (4,))
         for each in given:
             if refused:
-                with pytest.raises(UnreadableImage, match=r"more than 8 bits|bands and no color"):
+                with pytest.raises(
+                    UnreadableImage, match=r"more than 8 bits|may be negative|bands and no color"
+                ):
                     read_image(each, mode, levels)
             else:
                 found = read_image(each, mode, levels)
