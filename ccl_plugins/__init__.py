@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.hooks import hookimpl as hookimpl
 from ccl_plugins.kinds import KINDS as _KINDS
 from ccl_plugins.kinds import registry as _registry

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import pluggy
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import ComposedPipeline

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.hooks import NAME, Hooks
 
 _P = "ccl_plugins.protocols"

@@ -31,14 +31,13 @@ LAYERS = (
 """Files and folders of the package.  Each imports those of the layers before it, and some of its own."""
 
 ENGINE = {
-    "_engine": set(),
-    "hooks": {"_engine", "protocols"},
-    "kinds": {"_engine", "hooks", "protocols"},
+    "hooks": {"protocols"},
+    "kinds": {"hooks", "protocols"},
 }
-"""Beside the layers: the doors to the registry, and what of the package they import."""
+"""Beside the layers: the hooks, the kinds, and what of the package they import."""
 
 ENGINE_FROM = 7
-"""The first of the layers that may use the doors: what stands before works without a registry."""
+"""The first of the layers that may use these and the registry: what stands before works without."""
 
 NEIGHBORS = {
     "files": {"arguments"},
@@ -126,22 +125,19 @@ def test_no_module_imports_itself_by_a_detour():
 
 
 def test_the_registry_stands_on_the_standard_library_and_pluggy():
-    for module, imports in modules("registry").items():
+    for module, imports in modules("ccl_registry").items():
         absolute = {i.name.partition(".")[0] for i in imports if not i.relative}
         assert absolute <= {*sys.stdlib_module_names, "pluggy"}, module
 
 
-def test_one_module_names_the_registry():
-    naming = set()
-    for path in (ROOT / "ccl_plugins").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            names = [
-                alias.name for alias in getattr(node, "names", []) if isinstance(node, ast.Import)
-            ]
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            if any(name.partition(".")[0] == "registry" for name in names):
-                naming.add(path.name)
-    assert naming == {"_engine.py"}
+def test_components_and_what_they_stand_on_work_without_the_registry():
+    users = {*ENGINE, *(name for layer in LAYERS[ENGINE_FROM:] for name in layer)}
+    naming = {
+        module
+        for module, imports in PACKAGE.items()
+        if any(each.name.partition(".")[0] == "ccl_registry" for each in imports)
+    }
+    assert {part(module) for module in naming} <= users
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from support.builtin_examples import EXAMPLES
 from support.components import RECORD, components
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.testing.subject import Subject
 

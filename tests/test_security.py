@@ -22,10 +22,9 @@ SOURCES = sorted(
 )
 
 OPENS_MODULES = {
-    "registry/spec.py": "the class of a component that was chosen",
-    "registry/discovery.py": "the module of a plug-in's hooks",
-    "registry/annotations.py": "what the module of a chosen component imports for type checkers",
-    "ccl_plugins/_engine.py": "the registry",
+    "registry/ccl_registry/spec.py": "the class of a component that was chosen",
+    "registry/ccl_registry/discovery.py": "the module of a plug-in's hooks",
+    "registry/ccl_registry/annotations.py": "what a chosen component's module imports for type checkers",
     "ccl_plugins/__init__.py": "a part of the face",
 }
 """Where a name becomes a module; none of them comes from a config or a record."""

@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.cli import (
     check,
     doctor,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.cli.commands import Failed, Mistake, argument, message
 from ccl_plugins.cli.tables import TextTable
 from ccl_plugins.files.messages import warnings_of

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 
 _TITLE = re.compile(r"[A-Z][\w ]*:")
 _ENTRY = re.compile(r"(?m)^ {4}(\*{0,2}[\w.]+)(?: \(.*?\))?:(?:\s|$)")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib import metadata
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.cli.commands import JSON, Command, argument, show
 from ccl_plugins.cli.docstrings import documented
 from ccl_plugins.cli.list import rivals

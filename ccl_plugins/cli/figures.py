@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.cli.batch import RUNS, attempt
 from ccl_plugins.cli.commands import Command, argument, reporting_mistakes
 from ccl_plugins.cli.evaluate import readable

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.cli.commands import KIND_NAMES, Command, argument
 from ccl_plugins.cli.docstrings import documented, reading
 from ccl_plugins.kinds import protocol, registry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.cli.commands import JSON, KIND_NAMES, Command, argument, show
 from ccl_plugins.cli.tables import TextTable
 from ccl_plugins.kinds import registry

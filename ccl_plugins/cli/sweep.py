@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.cli.commands import (
     FORMAT,
     Command,

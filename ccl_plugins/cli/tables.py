@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 
 
 class TextTable(list[dict[str, Any]]):

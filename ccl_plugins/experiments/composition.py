@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import torch
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.experiments import image_statistics, modalities, requirements
 from ccl_plugins.experiments.changes import DATA
 from ccl_plugins.experiments.overrides import override

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.evaluators.columns import measured_by
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming

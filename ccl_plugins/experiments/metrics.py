@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.record import read_json, write_json
 from ccl_plugins.files.sums import WrongSum, check_sum, summed

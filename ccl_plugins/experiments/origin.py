@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.record import nested
 from ccl_plugins.experiments.recorded import Recorded

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 
 
 def parse(text: str) -> tuple[tuple[str, ...], Any]:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.experiments.changes import other_run

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.kinds import registry
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.experiments import requirements
 from ccl_plugins.experiments.composition import SINGLE, check_schema, condition_place
 from ccl_plugins.experiments.record import check_plugins, nested

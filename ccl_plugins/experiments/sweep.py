@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS
 from ccl_plugins.evaluators.intervals import FEW

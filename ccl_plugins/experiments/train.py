@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.experiments.changes import DATA, other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import Layout

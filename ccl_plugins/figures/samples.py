@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.experiments.results import on_same_data
 from ccl_plugins.protocols import DoesNotApply, ValueType
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.experiments.neighbors import data_uri, nearest, thumbnail
 from ccl_plugins.figures.offered import draw, offered
 from ccl_plugins.figures.samples import Values, column

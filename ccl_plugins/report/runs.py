@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.experiments.curves import Curves, curves
 from ccl_plugins.experiments.results import (
     Result,

@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from string import Template
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 
 PREFIX = "ccl-"
 

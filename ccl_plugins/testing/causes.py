@@ -9,7 +9,7 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 
 LONGEST = 400
 """Characters of a message that are shown."""

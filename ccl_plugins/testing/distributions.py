@@ -8,7 +8,7 @@ import sys
 import warnings
 from typing import Any
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.hooks import NAME
 from ccl_plugins.kinds import HEAVY, registry
 from ccl_plugins.testing.assertions import require

@@ -11,7 +11,7 @@ from unittest import SkipTest
 
 from torch import nn
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.kinds import protocol, registry
 from ccl_plugins.testing.assertions import require, require_equal
 from ccl_plugins.testing.subject import Subject

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ccl_plugins._engine import engine
+    import ccl_registry as engine
 
 
 class PluginInstaller:

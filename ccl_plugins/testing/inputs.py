@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.protocols import ValueType, trait
 from ccl_plugins.training.randomness import seed_cpu, undisturbed
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.kinds import FOLDERS, registry
 
 Example: TypeAlias = Mapping[str, Any] | Callable[[Path], Mapping[str, Any]]

@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 from unittest import SkipTest
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.testing.causes import cause_of
 from ccl_plugins.testing.subject import Distribution, Example, Subject, Variants, kind_module, laws

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.toy_registry import ENTRY_POINTS, new_registry, write_metadata
 
-from registry import Registry
+from ccl_registry import Registry
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple, Optional
 import pytest
 from support.toy_registry import new_registry, write_metadata
 
-from registry import InvalidParameter, InvalidSpec
-from registry.annotations import resolve
-from registry.params import schema
+from ccl_registry import InvalidParameter, InvalidSpec
+from ccl_registry.annotations import resolve
+from ccl_registry.params import schema
 
 CHECKING = "import typing\nif typing.TYPE_CHECKING:\n"
 FORMS = {

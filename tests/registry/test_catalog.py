@@ -7,7 +7,7 @@ import inspect
 import pytest
 from support.toy_registry import Identity, Kernel, new_registry, write_metadata
 
-from registry import (
+from ccl_registry import (
     AmbiguousName,
     ComponentSpec,
     InvalidConfig,

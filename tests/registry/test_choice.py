@@ -10,7 +10,7 @@ from typing import Protocol
 import pytest
 from support.toy_registry import Identity, Kernel
 
-from registry import InvalidConfig, InvalidParameter, PluginFailed, from_json, to_json
+from ccl_registry import InvalidConfig, InvalidParameter, PluginFailed, from_json, to_json
 
 
 def test_a_record_holds_every_parameter_as_json_has_it(toy):

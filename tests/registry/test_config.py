@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from registry import (
+from ccl_registry import (
     InvalidConfig,
     InvalidParameter,
     UnknownComponent,

@@ -17,8 +17,8 @@ from support.imports import ROOT
 from support.toy_registry import new_registry, write_metadata
 
 from ccl_plugins.cli.list import listing
-from registry import InvalidConfig, PluginFailed, RegistryError, UnknownComponent, one_line
-from registry.plugin import PRINTED, Failure, Plugin
+from ccl_registry import InvalidConfig, PluginFailed, RegistryError, UnknownComponent, one_line
+from ccl_registry.plugin import PRINTED, Failure, Plugin
 
 
 def test_of_two_copies_on_the_path_the_first_counts(tmp_path, monkeypatch):
@@ -99,8 +99,8 @@ def test_what_is_installed_later_is_seen_after_a_refresh(tmp_path, monkeypatch):
             "toy_components must give ComponentSpecs, not 3",
         ),
         (
-            "import pluggy, registry\nhook = pluggy.HookimplMarker('toy')\n@hook\ndef toy_components():\n"
-            "    yield registry.ComponentSpec('kernel', 'one', 'm:A')",
+            "import ccl_registry, pluggy\nhook = pluggy.HookimplMarker('toy')\n@hook\n"
+            "def toy_components():\n    yield ccl_registry.ComponentSpec('kernel', 'one', 'm:A')",
             "kernel:toy-a/one is declared twice",
         ),
     ],
@@ -312,7 +312,7 @@ def test_each_file_of_a_plugin_is_read_once_for_a_listing(tmp_path, monkeypatch)
 
 def test_the_seconds_of_a_plugin_are_those_of_all_that_is_read_of_it(monkeypatch):
     times = iter([10.0, 12.5, 20.0, 21.0])
-    monkeypatch.setattr("registry.plugin.time.perf_counter", lambda: next(times))
+    monkeypatch.setattr("ccl_registry.plugin.time.perf_counter", lambda: next(times))
     watch = new_watch()
     for _ in range(2):
         with watch.watching():
@@ -375,7 +375,7 @@ def test_metadata_without_a_valid_name_is_listed_without_a_name(tmp_path, monkey
     assert remnant.reason == "its METADATA has no valid Name, 'not a name'"
 
 
-HOOK = "import pluggy\nfrom registry import ComponentSpec\nhook = pluggy.HookimplMarker('toy')\n"
+HOOK = "import pluggy\nfrom ccl_registry import ComponentSpec\nhook = pluggy.HookimplMarker('toy')\n"
 
 
 @pytest.fixture
@@ -620,7 +620,7 @@ def test_of_many_errors_the_first_ten_are_kept_and_the_others_counted(write):
 
 
 def test_a_hook_that_never_ends_is_read_up_to_a_bound(write, monkeypatch):
-    monkeypatch.setattr("registry.discovery.MANY", 3)
+    monkeypatch.setattr("ccl_registry.discovery.MANY", 3)
     body = """
 asked = []
 @hook

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from support.toy_registry import write_metadata
 
-from registry.distributions import Metadata, Remnant, installed
-from registry.plugin import Entry, Plugin
+from ccl_registry.distributions import Metadata, Remnant, installed
+from ccl_registry.plugin import Entry, Plugin
 
 
 class Stored(Distribution):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from registry import (
+from ccl_registry import (
     InvalidSpec,
     PluginFailed,
     RegistryError,

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal, Optional, Union
 import pytest
 from support.toy_registry import Kernel
 
-from registry import InvalidParameter, UnknownComponent
-from registry.annotations import resolve
-from registry.hints import Mismatch, accept, describe
-from registry.params import Parameter
+from ccl_registry import InvalidParameter, UnknownComponent
+from ccl_registry.annotations import resolve
+from ccl_registry.hints import Mismatch, accept, describe
+from ccl_registry.params import Parameter
 
 NONE = type(None)
 

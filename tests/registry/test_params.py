@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from support.toy_registry import Identity, Kernel
 
-from registry import (
+from ccl_registry import (
     InvalidConfig,
     InvalidParameter,
     InvalidSpec,
     RegistryError,
     UnknownComponent,
 )
-from registry.hints import accept, describe
-from registry.params import Parameter, Schema, fill, schema
+from ccl_registry.hints import accept, describe
+from ccl_registry.params import Parameter, Schema, fill, schema
 
 
 def rejected(toy, **params):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from registry import RegistryError, pip_install, represented, shown, shown_lines
-from registry.quoting import type_name
+from ccl_registry import RegistryError, pip_install, represented, shown, shown_lines
+from ccl_registry.quoting import type_name
 
 OUTSIDE = [
     "\x1b[31mred\x1b[0m",

@@ -7,7 +7,7 @@ import warnings
 
 import pytest
 
-from registry import Sources, source
+from ccl_registry import Sources, source
 
 
 @pytest.fixture

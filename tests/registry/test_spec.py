@@ -9,11 +9,11 @@ from typing import Protocol
 
 import pytest
 
-from registry import ComponentSpec, Failure, InvalidSpec, Kind, PluginFailed, Project
-from registry.distributions import Remnant
-from registry.params import Parameter, Schema
-from registry.plugin import Entry, Plugin
-from registry.spec import LocalSpec, did_you_mean, fold, normalize, with_article
+from ccl_registry import ComponentSpec, Failure, InvalidSpec, Kind, PluginFailed, Project
+from ccl_registry.distributions import Remnant
+from ccl_registry.params import Parameter, Schema
+from ccl_registry.plugin import Entry, Plugin
+from ccl_registry.spec import LocalSpec, did_you_mean, fold, normalize, with_article
 
 PLAIN = [
     ComponentSpec("kernel", "a", "m:A"),

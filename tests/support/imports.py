@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+FOLDERS = {"ccl_plugins": ROOT, "ccl_registry": ROOT / "registry"}
+"""The folder that each package lies in."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,9 @@ class Import:
 
 def modules(package: str) -> dict[str, list[Import]]:
     """The imports of every module of a package, those for type checkers and late ones too."""
-    found = {}
-    for path in sorted((ROOT / package).rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
+    found, folder = {}, FOLDERS[package]
+    for path in sorted((folder / package).rglob("*.py")):
+        parts = path.relative_to(folder).with_suffix("").parts
         name = ".".join(part for part in parts if part != "__init__")
         found[name] = list(_imports(ast.parse(path.read_text("utf-8")), late=False))
     return found
@@ -49,7 +51,8 @@ def _imports(node: ast.AST, late: bool) -> Iterator[Import]:
 def _sources(node: ast.ImportFrom) -> list[str]:
     """The module, or its sub-modules where the names are those."""
     module = node.module or ""
-    folder = ROOT.joinpath(*module.split("."))
+    package, *inner_folders = module.split(".")
+    folder = FOLDERS.get(package, ROOT).joinpath(package, *inner_folders)
     inner = [a.name for a in node.names if _is_module(folder / a.name)]
     rest = [module] if len(inner) < len(node.names) else []
     return rest + [f"{module}.{name}" for name in inner]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, Protocol
 
 import pluggy
 
-from registry import ComponentSpec, Kind, Project, Registry, may_reject
+from ccl_registry import ComponentSpec, Kind, Project, Registry, may_reject
 
 if TYPE_CHECKING:
     from decimal import Decimal as Precise

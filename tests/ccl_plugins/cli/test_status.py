@@ -10,7 +10,7 @@ from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
 import ccl_plugins as ccl
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.backbones.mlp import MLP
 from ccl_plugins.cli import main
 from ccl_plugins.evaluators import KNN

@@ -23,8 +23,8 @@ from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
 import ccl_plugins as ccl
+import ccl_registry as engine
 from ccl_plugins import report
-from ccl_plugins._engine import engine
 from ccl_plugins.cli import main
 from ccl_plugins.cli.sweep import _table
 from ccl_plugins.experiments import cells as sweeps

@@ -6,7 +6,7 @@ import pytest
 from support.monitored import pipeline
 
 import ccl_plugins as ccl
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.watching.settings import MonitorSettings
 
 
