@@ -108,7 +108,8 @@ def patches_of(objective: Any, views: Tensor) -> Patches | None:
     if not trait(objective, "reads_patches"):
         return None
     of_samples = views.transpose(0, 1)
-    student = torch.stack([of_samples, of_samples.flip(-1)], 2).flatten(0, 2)
+    with torch.autocast(views.device.type, enabled=False):  # which stacks no other half precision
+        student = torch.stack([of_samples, of_samples.flip(-1)], 2).flatten(0, 2)
     counts = torch.full(of_samples.shape[:2], 2, device=views.device)
     return Patches(student, student.detach().roll(1, -1), counts)
 
