@@ -108,8 +108,7 @@ def patches_of(objective: Any, views: Tensor) -> Patches | None:
     if not trait(objective, "reads_patches"):
         return None
     of_samples = views.transpose(0, 1)
-    with torch.autocast(views.device.type, enabled=False):  # which stacks no other half precision
-        student = torch.stack([of_samples, of_samples.flip(-1)], 2).flatten(0, 2)
+    student = torch.stack([of_samples, of_samples.flip(-1)], 2).flatten(0, 2)
     counts = torch.full(of_samples.shape[:2], 2, device=views.device)
     return Patches(student, student.detach().roll(1, -1), counts)
 
@@ -161,7 +160,11 @@ def call(objective: Any, batch: RawBatch) -> Tensor:
     more: dict[str, Any] = {"extras": batch.extras} if batch.extras else {}
     if getattr(objective, "reads_features", False):
         more["features"] = tuple(batch.views)
-    if (patches := patches_of(objective, batch.views)) is not None:
+    with torch.autocast(
+        batch.views.device.type, enabled=False
+    ):  # it takes one half precision alone
+        patches = patches_of(objective, batch.views)
+    if patches is not None:
         more["patches"] = patches
     loss: Tensor = objective(*batch.views, condition=named or None, **more)
     return loss
