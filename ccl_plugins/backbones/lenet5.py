@@ -33,7 +33,7 @@ class LeNet5(nn.Module):
 
     num_features = 84
 
-    def __init__(self, *, in_channels: int = 3, classic: bool = False) -> None:
+    def __init__(self, in_channels: int = 3, classic: bool = False) -> None:
         super().__init__()
         self.in_channels = whole("in_channels", in_channels, 1, WIDEST)
         self.layers = self._classic() if classic else self._normalized()

@@ -40,7 +40,7 @@ class SmallAlexNet(nn.Module):
 
     num_features = 4096
 
-    def __init__(self, *, size: int = 32, in_channels: int = 3) -> None:
+    def __init__(self, size: int = 32, in_channels: int = 3) -> None:
         super().__init__()
         self.size = whole("size", size, 15, 256)  # fc6 has 3 GiB there
         self.in_channels = whole("in_channels", in_channels, 1, WIDEST)

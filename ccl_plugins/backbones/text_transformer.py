@@ -54,7 +54,6 @@ class TextTransformer(nn.Module):
 
     def __init__(
         self,
-        *,
         vocabulary: int = 257,
         length: int = 64,
         width: int = 128,

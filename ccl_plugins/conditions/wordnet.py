@@ -71,7 +71,6 @@ class WordNet:
 
     def __init__(
         self,
-        *,
         level: int | None = None,
         levels: Sequence[int] | None = None,
         source: str = SHIPPED,

@@ -83,7 +83,6 @@ class ColorDigits:
 
     def __init__(
         self,
-        *,
         seed: int = 0,
         test_fraction: float = 0.2,
         size: int = 32,

@@ -58,7 +58,6 @@ class GratingDigits:
 
     def __init__(
         self,
-        *,
         contrast: float = 0.32,
         period: float = 5.0,
         seed: int = 0,

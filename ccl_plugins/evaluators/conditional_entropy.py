@@ -37,7 +37,7 @@ class ConditionalEntropy:
 
     reads_projections = True
 
-    def __init__(self, *, t_minus: float = 2.0, batch: int = 256) -> None:
+    def __init__(self, t_minus: float = 2.0, batch: int = 256) -> None:
         self.t_minus = positive("t_minus", t_minus)
         self.batch = whole("batch", batch, 2)
 

@@ -45,7 +45,6 @@ class FewShot:
 
     def __init__(
         self,
-        *,
         samples: int | float = 5,
         draws: int = 5,
         reg: float | None = None,

@@ -47,7 +47,6 @@ class FineTune:
 
     def __init__(
         self,
-        *,
         lr: float = 0.05,
         epochs: int = 30,
         batch_size: int = 256,

@@ -155,7 +155,6 @@ class LinearSGD(_Probe):
 
     def __init__(
         self,
-        *,
         lr: float = 0.1,
         epochs: int = 90,
         batch_size: int = 256,
@@ -216,7 +215,6 @@ class LinearAdam(_Probe):
 
     def __init__(
         self,
-        *,
         lr: float = 1e-3,
         epochs: int = 100,
         batch_size: int = 512,

@@ -86,7 +86,6 @@ class LinearProbe:
 
     def __init__(
         self,
-        *,
         reg: Reg = None,
         max_iter: int = 1000,
         column: str = "label",

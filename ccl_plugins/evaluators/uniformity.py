@@ -36,7 +36,7 @@ class Uniformity:
 
     reads_projections = True
 
-    def __init__(self, *, samples: int = 1024) -> None:
+    def __init__(self, samples: int = 1024) -> None:
         self.samples = whole("samples", samples, 2)
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:

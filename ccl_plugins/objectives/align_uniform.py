@@ -46,9 +46,9 @@ class AlignUniform(ContrastiveObjective):
 
     def __init__(
         self,
-        *,
         power: Scalar = 2.0,
         precision: Scalar = 2.0,
+        *,
         align_weight: Scalar = 1.0,
         uniform_weight: Scalar = 1.0,
         exclude: Exclude | None = None,

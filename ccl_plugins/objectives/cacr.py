@@ -73,9 +73,9 @@ class CACR(ContrastiveObjective):
 
     def __init__(
         self,
-        *,
         t_plus: Scalar = 1.0,
         t_minus: Scalar = 2.0,
+        *,
         positives: int | None = None,
         conditional_positives: bool = True,
         conditional_negatives: bool = True,

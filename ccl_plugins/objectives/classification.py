@@ -42,10 +42,10 @@ class Classification(LayeredHead):
 
     def __init__(
         self,
-        *,
         hidden: int | None = None,
         ridge: float | None = None,
         classes: int | None = None,
+        *,
         on: str = "condition",
     ) -> None:
         super().__init__(hidden, ridge, on=on)

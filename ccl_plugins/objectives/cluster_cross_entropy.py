@@ -54,9 +54,9 @@ class ClusterCrossEntropy(ContrastiveObjective):
 
     def __init__(
         self,
-        *,
         dim: int | None = None,
         classes: int | None = None,
+        *,
         of: Literal["backbone", "projection"] = "backbone",
         on: str = "condition",
     ) -> None:

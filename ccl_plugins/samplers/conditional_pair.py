@@ -53,11 +53,11 @@ class ConditionalPair(Uniform):
 
     def __init__(
         self,
-        *,
         own_pair: bool = True,
         kernel: Kernel | None = None,
         nearest: int | None = None,
         on: str = "condition",
+        *,
         size: int,
         batch_size: int,
         seed: int,

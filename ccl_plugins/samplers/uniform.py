@@ -25,7 +25,7 @@ class Uniform:
         ValueError: For a batch larger than the data set.
     """
 
-    def __init__(self, *, drop_last: bool = True, size: int, batch_size: int, seed: int) -> None:
+    def __init__(self, drop_last: bool = True, *, size: int, batch_size: int, seed: int) -> None:
         if not 1 <= batch_size <= size:
             raise ValueError(
                 f"batch_size must be 1 to {size}, the number of samples, not {batch_size}"

@@ -160,7 +160,11 @@ def call(objective: Any, batch: RawBatch) -> Tensor:
     more: dict[str, Any] = {"extras": batch.extras} if batch.extras else {}
     if getattr(objective, "reads_features", False):
         more["features"] = tuple(batch.views)
-    if (patches := patches_of(objective, batch.views)) is not None:
+    with torch.autocast(
+        batch.views.device.type, enabled=False
+    ):  # it takes one half precision alone
+        patches = patches_of(objective, batch.views)
+    if patches is not None:
         more["patches"] = patches
     loss: Tensor = objective(*batch.views, condition=named or None, **more)
     return loss

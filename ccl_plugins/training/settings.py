@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ccl_plugins.arguments import fraction, non_negative, number, one_of, positive, whole
+from ccl_plugins.arguments import MOST, fraction, non_negative, number, one_of, positive, whole
 from ccl_plugins.optimizers import AdamW
 from ccl_plugins.protocols import Optimizer, Schedule
 from ccl_plugins.schedules import Cosine
@@ -20,10 +20,8 @@ DECAY = ("matrices", "all")
 FROM_ZERO = ("seed", "workers")
 """The whole numbers that may be 0; the others are 1 or more."""
 
-MOST = {"workers": 1024, "devices": 1024, "nodes": 1024, "seed": 2**63 - 1}
-"""The largest whole numbers: a mistyped one must not take the machine down; of the others `MOST_OTHERS`."""
-
-MOST_OTHERS = 10**12
+LARGEST = {"workers": 1024, "devices": 1024, "nodes": 1024, "seed": 2**63 - 1}
+"""The largest whole numbers: a mistyped one must not take the machine down; of the others `MOST`."""
 
 
 @dataclass(frozen=True)
@@ -103,9 +101,7 @@ class FitSettings:
             if each.type == "bool":
                 _check_bool(name, value)
             elif each.type == "int" or (each.type == "int | None" and value is not None):
-                least, most = int(name not in FROM_ZERO), MOST.get(name, MOST_OTHERS)
-                if whole(name, value, least) > most:
-                    raise ValueError(f"{name} must be {least} to {most}, not {value}")
+                whole(name, value, int(name not in FROM_ZERO), LARGEST.get(name, MOST))
         non_negative("warmup_epochs", number("warmup_epochs", self.warmup_epochs))
         if self.warmup_epochs > self.epochs:
             raise ValueError(

@@ -126,7 +126,9 @@ class Stained(SimCLRTransform):
 
     def __init__(self, size: int = SIZE, min_scale: float = 0.4) -> None:
         plain = {"jitter": 0.0, "gray": 0.0, "blur": 0.0, "batched": True}
-        super().__init__(size, min_scale, mean=[0.3] * STAINS, std=[0.2] * STAINS, **plain)
+        super().__init__(
+            size, min_scale=min_scale, mean=[0.3] * STAINS, std=[0.2] * STAINS, **plain
+        )
         self.batch_transforms = [
             functools.partial(self._stained, view) for view in self.batch_transforms
         ]

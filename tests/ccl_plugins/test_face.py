@@ -70,9 +70,10 @@ def test_a_class_of_ones_own_is_a_component():
     assert Mine(2.0).width == 2.0
     assert ccl.create("kernel", "local/mine", width=3).width == 3.0
     assert ccl.local("kernel", Mine, width=3).record() == {"use": "kernel:local/mine", "width": 3.0}
-    assert [row["summary"] for row in ccl.list("kernel") if row["plugin"] == "local"] == [
-        "A kernel of the session."
+    (row,) = [
+        row for row in ccl.list("kernel") if (row["plugin"], row["name"]) == ("local", "mine")
     ]
+    assert row["summary"] == "A kernel of the session."
 
 
 def test_a_nested_component_that_lacks_members_is_named():

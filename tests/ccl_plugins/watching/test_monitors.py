@@ -290,7 +290,7 @@ def test_a_chosen_evaluator_without_a_number_is_said_once_for_its_column(tmp_pat
         assert plates_seen(tmp_path, monitor=monitor) == [{"held-plate/top1"}] * 2
     lines = [text for each in said if "monitor has no" in (text := str(each.message))]
     (line,) = lines
-    assert "no number of LinearProbe: training has no sample of the one class that" in line
+    assert "no number of LinearProbe: training has no sample of the 3 classes that 120" in line
 
 
 def test_a_resumed_run_may_be_watched_otherwise(tmp_path):
