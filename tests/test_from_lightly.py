@@ -14,8 +14,9 @@ from lightly.utils.scheduler import cosine_schedule
 from torch.nn.functional import batch_norm
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ccl_plugins.kernels import RBF
 from ccl_plugins.methods import QueuedLoss
-from ccl_plugins.objectives import AlignUniform, InfoNCE, Lightly, NTXent
+from ccl_plugins.objectives import AlignUniform, FairCCLK, InfoNCE, Lightly, NTXent, SupCon
 from ccl_plugins.objectives.lightly import TAKES
 from ccl_plugins.pairs import in_batch
 
@@ -90,15 +91,15 @@ def test_every_loss_and_every_parameter_of_lightlys_transforms_is_on_the_page():
 
 
 class Waiting(TorchDispatchMode):
-    """Whether an operation was called that waits for a GPU."""
+    """How many operations were called that wait for a GPU."""
 
-    found = False
+    found = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         name = str(func)
         indices = args[1] if name.startswith("aten.index.") else ()
         bools = any(x is not None and x.dtype == torch.bool for x in indices)
-        self.found |= bools or any(n in name for n in ("_local_scalar", "nonzero", "masked_select"))
+        self.found += bools or any(n in name for n in ("_local_scalar", "nonzero", "masked_select"))
         return func(*args, **(kwargs or {}))
 
 
@@ -112,7 +113,26 @@ def test_the_losses_that_wait_for_a_gpu_are_named_on_the_page(monkeypatch):
         objective, pairs = Lightly(name, options), in_batch(torch.randn(3, 8, 6))
         with Waiting() as mode:
             objective.loss(pairs)
-        waiting += [name] * mode.found
+        waiting += [name] * bool(mode.found)
     listed = next(line for line in PAGE.split("\n- ") if "wait for a GPU" in line)
     listed = listed.partition("wait for a GPU")[0]
     assert waiting == [name for name in TAKES if f"`{name}`" in listed]
+
+
+def waits(function, *args, **options):
+    with Waiting() as mode:
+        function(*args, **options).backward()
+    return mode.found
+
+
+def test_a_direct_call_waits_as_often_as_the_page_says():
+    x, y = torch.randn(2, 8, 6, requires_grad=True).unbind()
+    labels, color = torch.arange(8) % 3, torch.rand(8, 3)
+    assert "3 times for `infonce` on two views, 4 with a condition" in PAGE
+    for objective in (InfoNCE(), NTXent()):
+        assert waits(objective, x, y) == 3
+    assert waits(SupCon(), x, y, condition=labels) == 4
+    assert waits(FairCCLK(RBF(scale=0.1)), x, y, condition=color) == 4
+    assert waits(InfoNCE(), x, y, features=(x, y)) == 5
+    assert waits(QueuedLoss(InfoNCE(), 64, 6), x, y) == 0
+    assert waits(InfoNCE().loss, in_batch(torch.stack([x, y]))) == 0
