@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -233,11 +234,19 @@ def build_parts(pipeline: Composition) -> Parts:
     Raises:
         ValueError: For a batch size, conditions or ``anchors_at_once`` that a part cannot take.
     """
-    parts, settings = pipeline.build(), pipeline.settings
-    queued = has_queue(pipeline.choices["method"])
-    check_method(parts.method, queued, settings.batch_size, parts.conditions)
-    refuse_parts(parts.objective, settings.anchors_at_once)
+    parts = pipeline.build()
+    for check in checks_of_parts(pipeline, parts):
+        check()
     return parts
+
+
+def checks_of_parts(pipeline: Composition, parts: Parts) -> list[Callable[[], Any]]:
+    """The checks of `build_parts`, none of which depends on another."""
+    settings, queued = pipeline.settings, has_queue(pipeline.choices["method"])
+    return [
+        partial(check_method, parts.method, queued, settings.batch_size, parts.conditions),
+        partial(refuse_parts, parts.objective, settings.anchors_at_once),
+    ]
 
 
 def try_out(
