@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -25,7 +25,6 @@ from ccl_plugins.experiments.images_seen import found, looks_at, unreadable
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.requirements import check_columns
 from ccl_plugins.experiments.train import checks_of_parts, try_out
-from ccl_plugins.files.looks import Looks
 from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.information.entropies import entropy, information
 from ccl_plugins.kinds import registry
@@ -41,6 +40,9 @@ from ccl_plugins.training.tables import Tables
 from ccl_plugins.watching.logging import check as check_loggers
 from ccl_plugins.watching.symptoms.conditions import UnfitCondition
 from ccl_plugins.watching.symptoms.symptom import Beginning
+
+if TYPE_CHECKING:
+    from ccl_plugins.files.looks import Looks
 
 MISTAKES = (
     engine.RegistryError,
@@ -180,7 +182,8 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
         faults.of(check_apart, *splits.values())
     looks: dict[str, Looks] = {}
     for name, split in () if quick else splits.items():
-        if (seen := faults.of(looks_at, split, settings.workers)) is not None:
+        seen = faults.of(looks_at, split, settings.workers)
+        if seen is not None and (len(seen) or seen.unreadable):  # else its samples are no images
             looks[name] = seen
             notes += unreadable(name, split, seen)
     notes += found(splits, looks)
@@ -198,9 +201,9 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
     )
     if parts is None or "train" not in splits:
         return inspection
-    train, seen = splits["train"], looks.get("train", Looks())
-    # A table or batches of the other samples: what reads their images would name the same ones again.
-    sound = _without(train, seen.unreadable) if len(seen) else train
+    train, seen = splits["train"], looks.get("train")
+    # What reads the images of the others, as a condition may, would name the same ones again.
+    sound = _without(train, seen.unreadable) if seen else train
     _try_images(parts, splits, looks, pipeline, faults)
     before = len(faults.found)
     batches, *others = rehearsals(parts, sound, settings)
@@ -213,7 +216,7 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
         faults.of(check_batches, parts, len(sound), settings)
     for check in others:
         faults.of(check)
-    if quick or faults.found or not len(seen):
+    if quick or faults.found or (seen is not None and not seen):  # not one can be read
         return inspection
     try:
         step = faults.of(_step, pipeline, parts, sound, len(train)) or {}

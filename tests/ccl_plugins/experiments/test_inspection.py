@@ -188,9 +188,17 @@ def test_images_that_tell_nothing_and_equal_ones_are_counted_with_examples(file)
         assert line in notes
 
 
-def of_lists(train: list[Any], test: list[Any], **fit: Any) -> ccl.Pipeline:
-    """A pipeline of images in lists, (image, label)."""
+def of_lists(train: list[Any], test: list[Any], batch_size: int = 4, **given: Any) -> ccl.Pipeline:
+    """A pipeline of images in lists."""
+    usual = {
+        "backbone": "lenet5",
+        "method": ccl.method("simclr", hidden=8, dim=4),
+        "transform": ccl.transform("simclr", size=32),
+        "objective": "infonce",
+        "fit": {"epochs": 1, "batch_size": batch_size, "workers": 0},
+    }
     return ccl.Pipeline(
+        **{**usual, **given},
         dataset=ccl.dataset(
             "torch",
             train=train,
@@ -198,11 +206,6 @@ def of_lists(train: list[Any], test: list[Any], **fit: Any) -> ccl.Pipeline:
             metadata={"label": [i % 2 for i in range(len(train))]},
             test_metadata={"label": [i % 2 for i in range(len(test))]},
         ),
-        backbone="lenet5",
-        method=ccl.method("simclr", hidden=8, dim=4),
-        transform=ccl.transform("simclr", size=32),
-        objective="infonce",
-        fit={"epochs": 1, "batch_size": 4, "workers": 0, **fit},
     )
 
 
@@ -215,6 +218,21 @@ def test_images_that_are_no_files_are_looked_at_too():
     assert "images of train are black, as sample 5" in notes
     assert "with another label, as sample 3, which equals sample 0" in notes
     assert "1 of 2 images of test are in train too, with the same label, as sample 1" in notes
+
+
+def test_samples_that_are_no_images_go_through_the_networks_and_a_step():
+    features = [torch.rand(6) for _ in range(16)]
+    pipeline = of_lists(
+        features, features[:2], transform="noise", backbone=ccl.backbone("mlp", in_features=6)
+    )
+    found = inspect(pipeline)
+    assert found.step
+    assert not found.looked
+    wrong = of_lists(
+        features, features[:2], transform="noise", backbone=ccl.backbone("mlp", in_features=5)
+    )
+    with pytest.raises(Faulty, match="shapes"):
+        inspect(wrong)
 
 
 def test_of_many_images_that_are_no_files_some_are_looked_at_and_it_is_said(monkeypatch):
