@@ -24,7 +24,7 @@ from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.images_seen import found, looks_at, unreadable
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.requirements import check_columns
-from ccl_plugins.experiments.train import checks_of_parts, try_out
+from ccl_plugins.experiments.train import checks_of_parts, measure_before, try_out
 from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.information.entropies import entropy, information
 from ccl_plugins.kinds import registry
@@ -35,7 +35,7 @@ from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.fitting import CannotBegin
 from ccl_plugins.training.kernel_check import check_kernel, kernels_read, scales_of
 from ccl_plugins.training.kernel_check import together as joined
-from ccl_plugins.training.sampling import check_batches
+from ccl_plugins.training.sampling import check_batches, check_divisible
 from ccl_plugins.training.tables import Tables
 from ccl_plugins.watching.logging import check as check_loggers
 from ccl_plugins.watching.symptoms.conditions import UnfitCondition
@@ -62,6 +62,9 @@ STEPS = 6
 STRONG = 0.5
 """The share of the label that a condition tells, above which it is said."""
 
+
+MEASURED = 1000
+"""The samples of both splits up to which evaluators measure, as they do before training."""
 
 UNREADABLE = 5
 """The first samples that are tried where the images are not looked at."""
@@ -173,6 +176,7 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
     for evaluator in pipeline.built_evaluators:
         faults.of(check_columns, [evaluator], pipeline.dataset)
     faults.of(check_loggers, pipeline.built_loggers)
+    faults.of(check_divisible, settings.batch_size, settings.processes)
     parts = faults.of(pipeline.build)
     for check in () if parts is None else checks_of_parts(pipeline, parts):
         faults.of(check)
@@ -202,8 +206,7 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
     if parts is None or "train" not in splits:
         return inspection
     train, seen = splits["train"], looks.get("train")
-    # What reads the images of the others, as a condition may, would name the same ones again.
-    sound = _without(train, seen.unreadable) if seen else train
+    sound = _readable(splits, looks, "train")
     _try_images(parts, splits, looks, pipeline, faults)
     before = len(faults.found)
     batches, *others = rehearsals(parts, sound, settings)
@@ -218,12 +221,17 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
         faults.of(check)
     if quick or faults.found or (seen is not None and not seen):  # not one can be read
         return inspection
-    try:
-        step = faults.of(_step, pipeline, parts, sound, len(train)) or {}
-    except CannotBegin as error:  # all samples were tried above
-        notes.append(f"no step was timed, since a few of the samples do not do: {error}")
-        return inspection
-    return replace(inspection, step=step)
+    if len(splits) == 2 and sum(map(len, splits.values())) <= MEASURED:
+        faults.of(measure_before, parts, pipeline, (sound, _readable(splits, looks, "test")), None)
+
+    def timed() -> dict[str, float]:
+        try:
+            return _step(pipeline, parts, sound, len(train))
+        except CannotBegin as error:  # all samples were tried above
+            notes.append(f"no step was timed, since a few of the samples do not do: {error}")
+            return {}
+
+    return replace(inspection, step=faults.of(timed) or {})
 
 
 class _Faults:
@@ -245,8 +253,6 @@ class _Faults:
         try:
             with naming(self.pipeline):
                 return check(*given)
-        except CannotBegin:
-            raise
         except MISTAKES as error:
             if registry().strict:
                 raise
@@ -264,10 +270,12 @@ def _read(dataset: Any, name: str, faults: _Faults) -> Any:
     return split
 
 
-def _without(split: Any, left_out: Mapping[int, Any]) -> Any:
-    if not left_out:
+def _readable(splits: Mapping[str, Any], looks: Mapping[str, Looks], name: str) -> Any:
+    """A split without images that cannot be read, which all that reads them would name again."""
+    split, seen = splits[name], looks.get(name)
+    if not seen or not seen.unreadable:
         return split
-    return _some(split, [row for row in range(len(split)) if row not in left_out])
+    return _some(split, [row for row in range(len(split)) if row not in seen.unreadable])
 
 
 def _some(split: Any, rows: Sequence[int]) -> Any:

@@ -376,7 +376,8 @@ def train(
     # The first process owns the folder, for all.
     with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
         if is_first():
-            measured, original = ({}, None) if checked.point else _measure_before(prepared)
+            given = (parts, pipeline, prepared.splits, layout.folder)
+            measured, original = ({}, None) if checked.point else measure_before(*given)
             _begin(prepared)
         with _opened(prepared) as ours:
             own = () if isinstance(prepared.logger, bool) else prepared.logger
@@ -475,13 +476,23 @@ def _is_finished(checked: Checked) -> bool:
     return (before["epochs"], before.get("max_steps")) == (now.epochs, now.max_steps)
 
 
-def _measure_before(prepared: Prepared) -> tuple[dict[str, Measurement], Tensor | None]:
-    """What is measured of the backbone, and its features of the test split, if they are to be kept."""
+def measure_before(
+    parts: Parts, pipeline: Composition, splits: Sequence[Any], folder: Path | None
+) -> tuple[dict[str, Measurement], Tensor | None]:
+    """What is measured of the backbone, and its features of the test split, if they are to be kept.
+
+    Args:
+        parts: The parts of the pipeline.
+        pipeline: The pipeline.
+        splits: Both splits.
+        folder: As `freeze` takes it.
+
+    Raises:
+        CannotBegin: If evaluators that were chosen cannot measure.
+    """
     from ccl_plugins.networks.devices import accelerator
     from ccl_plugins.training.randomness import undisturbed
 
-    parts, checked = prepared.parts, prepared.checked
-    pipeline = checked.pipeline
     if not pipeline.built_evaluators:
         return {}, None
     parts.method.to(accelerator())
@@ -492,9 +503,9 @@ def _measure_before(prepared: Prepared) -> tuple[dict[str, Measurement], Tensor 
                 parts.method,
                 pipeline,
                 pipeline.settings.workers,
-                *prepared.splits,
+                *splits,
                 projections=projections,
-                folder=checked.layout.folder,
+                folder=folder,
             )
             kept = test.features if read_original(pipeline.built_evaluators) else None
             return measure(pipeline, train, replace(test, original=kept)), kept

@@ -135,6 +135,22 @@ def test_one_bad_image_hides_no_other_fault_and_no_fault_another(
     assert found["columns"]
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ('["knn"]', '[{use = "knn", k = 50}]', "k=50 neighbors of only 40"),
+        ("workers = 0", "workers = 0, devices = 3", "cannot be shared by 3 processes"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_training_would_refuse_first_is_told(file, capsys, right, wrong, message):
+    text = TOML.replace('"age"', '"site"').replace('{use = "rbf", scale = 0.1}', '"delta"')
+    assert right in text
+    file.write_text(text.replace(right, wrong))
+    assert main(["inspect", str(file)]) == 2
+    assert message in capsys.readouterr().err
+
+
 def test_every_condition_that_cannot_be_fitted_is_named(file, capsys):
     table = Path("images.csv").read_text().splitlines()
     more = [f"{row},{'dose' if not i else '' if i == 4 else i}" for i, row in enumerate(table)]
@@ -231,7 +247,7 @@ def test_samples_that_are_no_images_go_through_the_networks_and_a_step():
     wrong = of_lists(
         features, features[:2], transform="noise", backbone=ccl.backbone("mlp", in_features=5)
     )
-    with pytest.raises(Faulty, match="shapes"):
+    with pytest.raises(Faulty, match="give it in_features=6"):
         inspect(wrong)
 
 
