@@ -30,10 +30,11 @@ def _run(options: argparse.Namespace) -> int:
     shown = show(options, lambda: _inspected(options))
     if not shown.faults:
         return 0
-    *others, last = shown.faults
+    place = f"{options.file}: "
+    *others, last = (place + each.removeprefix(place) for each in shown.faults)
     for each in others:
-        print(f"ccl: {options.file}: {each}", file=sys.stderr)
-    raise Mistake(f"{options.file}: {last}")
+        print(f"ccl: {each}", file=sys.stderr)
+    raise Mistake(last)
 
 
 COMMAND = Command(

@@ -8,7 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,9 +20,10 @@ from torch.utils import data
 
 from ccl_plugins._engine import engine
 from ccl_plugins.datasets.annotated import Annotated, rows_of
-from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.composition import TABLES, Composition
 from ccl_plugins.experiments.images_seen import found, looks_at, unreadable
 from ccl_plugins.experiments.origin import naming
+from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.requirements import check_columns
 from ccl_plugins.experiments.train import checks_of_parts, measure_before, try_out
 from ccl_plugins.files.pixels import UnreadableImage
@@ -124,9 +125,28 @@ def inspect_file(
         path: The file.
         quick: As `inspect` takes it.
         changes: As `Composition.from_toml` takes them.
+
+    Raises:
+        Faulty: As `inspect` does; for a pipeline that cannot be composed, with what its data set tells.
     """
     changed = [*changes]
-    return inspect_composed(lambda: Composition.from_toml(path, changes=changed), quick=quick)
+    try:
+        return inspect_composed(lambda: Composition.from_toml(path, changes=changed), quick=quick)
+    except Faulty:
+        raise
+    except MISTAKES as error:
+        if registry().strict:
+            raise
+        try:
+            given = override(engine.read_toml(path), changed, TABLES).get("dataset")
+            dataset = registry().read("dataset", given, where="dataset").build(cache={})
+        except MISTAKES:
+            raise error from None  # there is nothing else to read
+        faults, notes = _Faults(None, error), list[str]()
+        with _noting(notes):
+            _, _, inspection = _data(dataset, ("train", "test"), None, quick, faults)
+        told = replace(inspection, notes=[*notes, *inspection.notes])
+        raise Faulty(told, faults.found) from error
 
 
 def inspect_composed(compose: Callable[[], Composition], *, quick: bool = False) -> Inspection:
@@ -168,11 +188,9 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
 
 
 def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspection:
-    from ccl_plugins.metadata.groups import check_apart
     from ccl_plugins.training.rehearsal import rehearsals, tables
 
     settings = pipeline.settings
-    notes: list[str] = []
     for evaluator in pipeline.built_evaluators:
         faults.of(check_columns, [evaluator], pipeline.dataset)
     faults.of(check_loggers, pipeline.built_loggers)
@@ -180,29 +198,10 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
     parts = faults.of(pipeline.build)
     for check in () if parts is None else checks_of_parts(pipeline, parts):
         faults.of(check)
-    read = {name: _read(pipeline.dataset, name, faults) for name in ("train", "test")}
-    splits = {name: split for name, split in read.items() if split is not None}
-    if len(splits) == 2:
-        faults.of(check_apart, *splits.values())
-    looks: dict[str, Looks] = {}
-    for name, split in () if quick else splits.items():
-        seen = faults.of(looks_at, split, settings.workers)
-        if seen is not None and (len(seen) or seen.unreadable):  # else its samples are no images
-            looks[name] = seen
-            notes += unreadable(name, split, seen)
-    notes += found(splits, looks)
-    columns = []
-    if len(splits) == 2:
-        columns = [*_columns(pipeline.dataset.schema(), *splits.values())]
-        notes += _associated(pipeline, columns)
     of_run = ("train", "test") if pipeline.built_evaluators else ("train",)
-    inspection = Inspection(
-        columns,
-        {name: len(split) for name, split in splits.items()},
-        notes,
-        looked={name: len(seen) + len(seen.unreadable) for name, seen in looks.items()},
-        unreadable=sum(len(looks[name].unreadable) for name in of_run if name in looks),
-    )
+    splits, looks, inspection = _data(pipeline.dataset, of_run, settings.workers, quick, faults)
+    notes = inspection.notes
+    notes += _associated(pipeline, inspection.columns)
     if parts is None or "train" not in splits:
         return inspection
     train, seen = splits["train"], looks.get("train")
@@ -234,16 +233,45 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
     return replace(inspection, step=faults.of(timed) or {})
 
 
+def _data(
+    dataset: Any, of_run: Sequence[str], workers: int | None, quick: bool, faults: _Faults
+) -> tuple[dict[str, Any], dict[str, Looks], Inspection]:
+    """The splits that can be read, what is seen of their images, and what is known of the data alone."""
+    from ccl_plugins.metadata.groups import check_apart
+
+    read = {name: _read(dataset, name, faults) for name in ("train", "test")}
+    splits = {name: split for name, split in read.items() if split is not None}
+    if len(splits) == 2:
+        faults.of(check_apart, *splits.values())
+    notes: list[str] = []
+    looks: dict[str, Looks] = {}
+    for name, split in () if quick else splits.items():
+        seen = faults.of(looks_at, split, workers)
+        if seen is not None and (len(seen) or seen.unreadable):  # else its samples are no images
+            looks[name] = seen
+            notes += unreadable(name, split, seen)
+    notes += found(splits, looks)
+    inspection = Inspection(
+        [*_columns(dataset.schema(), *splits.values())] if len(splits) == 2 else [],
+        {name: len(split) for name, split in splits.items()},
+        notes,
+        looked={name: len(seen) + len(seen.unreadable) for name, seen in looks.items()},
+        unreadable=sum(len(looks[name].unreadable) for name in of_run if name in looks),
+    )
+    return splits, looks, inspection
+
+
 class _Faults:
     """What would keep a pipeline from training, each once.
 
     Args:
-        pipeline: The pipeline.
+        pipeline: The pipeline; None: it cannot be composed.
+        found: What is known of it before.
     """
 
-    def __init__(self, pipeline: Composition) -> None:
+    def __init__(self, pipeline: Composition | None, *found: Exception) -> None:
         self.pipeline = pipeline
-        self.found: list[Exception] = []
+        self.found = [*found]
 
     def of(self, check: Callable[..., Any], *given: Any) -> Any:
         """What a check returns; None if it raises, which is kept.
@@ -251,7 +279,7 @@ class _Faults:
         What has several mistakes says them all; with ``CCL_STRICT=1`` the first is raised.
         """
         try:
-            with naming(self.pipeline):
+            with naming(self.pipeline) if self.pipeline else nullcontext():
                 return check(*given)
         except MISTAKES as error:
             if registry().strict:

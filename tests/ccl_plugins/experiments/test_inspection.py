@@ -138,6 +138,38 @@ def test_one_bad_image_hides_no_other_fault_and_no_fault_another(
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
+        ('"lenet5"', '"lenet"', "run.toml: backbone: no backbone 'lenet'"),
+        ('"age"', '"weight"', "no column 'weight'"),
+        ("batch_size = 8", "batchsize = 8", "'batchsize'"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_pipeline_that_cannot_be_composed_hides_nothing_of_its_data(
+    tmp_path, monkeypatch, capsys, right, wrong, message
+):
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, damaged=True)
+    file.write_text(TOML.replace('"part"', '"part", group = "patient_id"').replace(right, wrong))
+    assert main(["inspect", "run.toml"]) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert "values of the group 'patient_id' are in both" in err
+    assert "1 of 40 images of train cannot be read" in out
+    assert err.count("run.toml: run.toml") == 0
+
+
+def test_without_a_data_set_the_mistake_is_told_alone(file, capsys):
+    for right, wrong in (('"table"', '"tables"'), ("dataset =", "data ="), ("dataset", "= [")):
+        file.write_text(TOML.replace(right, wrong))
+        assert main(["inspect", str(file)]) == 2
+        out, err = capsys.readouterr()
+        assert not out
+        assert err.count("ccl: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
         ('["knn"]', '[{use = "knn", k = 50}]', "k=50 neighbors of only 40"),
         ("workers = 0", "workers = 0, devices = 3", "cannot be shared by 3 processes"),
     ],
