@@ -20,6 +20,7 @@ from torch.utils import data
 
 from ccl_plugins._engine import engine
 from ccl_plugins.datasets.annotated import Annotated, rows_of
+from ccl_plugins.datasets.image_files import ImageFiles
 from ccl_plugins.experiments.composition import TABLES, Composition
 from ccl_plugins.experiments.images_seen import found, looks_at, unreadable
 from ccl_plugins.experiments.origin import naming
@@ -62,7 +63,6 @@ STEPS = 6
 
 STRONG = 0.5
 """The share of the label that a condition tells, above which it is said."""
-
 
 MEASURED = 1000
 """The samples of both splits up to which evaluators measure, as they do before training."""
@@ -145,6 +145,8 @@ def inspect_file(
         faults, notes = _Faults(None, error), list[str]()
         with _noting(notes):
             _, _, inspection = _data(dataset, ("train", "test"), None, quick, faults)
+        if not inspection.samples and len(faults.found) == 1:
+            raise error from None
         told = replace(inspection, notes=[*notes, *inspection.notes])
         raise Faulty(told, faults.found) from error
 
@@ -308,7 +310,7 @@ def _readable(splits: Mapping[str, Any], looks: Mapping[str, Looks], name: str) 
 
 def _some(split: Any, rows: Sequence[int]) -> Any:
     """Some samples of a split."""
-    if hasattr(split, "select"):
+    if isinstance(split, ImageFiles):
         return split.select(rows)
     return Annotated(data.Subset(split, rows), *rows_of(split, rows))
 

@@ -159,7 +159,12 @@ def test_a_pipeline_that_cannot_be_composed_hides_nothing_of_its_data(
 
 
 def test_without_a_data_set_the_mistake_is_told_alone(file, capsys):
-    for right, wrong in (('"table"', '"tables"'), ("dataset =", "data ="), ("dataset", "= [")):
+    for right, wrong in (
+        ('"table"', '"tables"'),
+        ("dataset =", "data ="),
+        ("dataset", "= ["),
+        ("images.csv", "others.csv"),
+    ):
         file.write_text(TOML.replace(right, wrong))
         assert main(["inspect", str(file)]) == 2
         out, err = capsys.readouterr()
