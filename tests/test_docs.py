@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import inspect
 import json
 import re
 import sys
@@ -27,7 +28,8 @@ from ccl_plugins.experiments.composition import TABLES
 from ccl_plugins.experiments.export import export
 from ccl_plugins.figures import embedding_map
 from ccl_plugins.hooks import Hooks
-from ccl_plugins.kinds import KINDS, registry
+from ccl_plugins.kinds import KINDS, protocol, registry
+from ccl_plugins.protocols import TRAITS
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.settings import MonitorSettings
 
@@ -174,6 +176,46 @@ def test_the_loop_with_a_queue_of_labels_runs_and_learns(capsys):
 @pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
 def test_every_kind_has_its_heading(kind):
     assert f"## {kind}" in headings("reference/kinds.md")
+
+
+def contracts(kind):
+    """The parameters of each method that a component of a kind has or may have, by its name."""
+    module = sys.modules[protocol(kind).__module__]
+    members = {
+        each.name: {each.usage.partition("(")[2][:-1]} for each in TRAITS if each.kind == kind
+    }
+    for each in vars(module).values():
+        if getattr(each, "_is_protocol", False) and each.__module__ == module.__name__:
+            for name, member in vars(each).items():
+                if inspect.isfunction(member) and (name == "__call__" or name[0] != "_"):
+                    _, *parameters = inspect.signature(member).parameters
+                    name = kind if name == "__call__" and each is protocol(kind) else name
+                    members.setdefault(name, set()).add(", ".join(parameters))
+    return members
+
+
+OTHER_CALLS = {
+    ("method", "embed", ""),  # what a condition is given
+    ("method", "embed", "views, masks"),  # of one with the traits about masks
+    ("backbone", "backbone", "x, mask, token"),  # of one with patch_shape
+    ("figure", "figure", "width, height"),  # ccl_plugins.figures.figure
+}
+"""Calls that a page names beside those of its kind's protocol."""
+
+
+@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
+def test_a_signature_on_a_page_of_a_kind_is_that_of_its_protocol(kind):
+    kinds = re.split(r"^## ", (DOCS / "reference" / "kinds.md").read_text(), flags=re.MULTILINE)
+    (section,) = (each for each in kinds if each.startswith(f"{kind}\n"))
+    (page,) = (DOCS / "how-to").glob(f"write-a*-{kind}.md")
+    texts = section, page.read_text(), inspect.getsource(sys.modules[protocol(kind).__module__])
+    members, found = contracts(kind), set()
+    for name, given in re.findall(r"`(\w+)\(([\w, =]*)\)", "\n".join(texts)):
+        parameters = ", ".join(each.partition("=")[0] for each in given.split(", "))
+        if name in members and (kind, name, parameters) not in OTHER_CALLS:
+            assert parameters in members[name], f"{name}({given}) is not {members[name]}"
+            found.add(name)
+    assert found
 
 
 def test_every_term_has_its_heading():

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ccl_plugins.cli.commands import JSON, Command, argument, reporting_mistakes, show
+from ccl_plugins.cli.commands import (
+    JSON,
+    Command,
+    Mistake,
+    argument,
+    message,
+    reporting_mistakes,
+    show,
+    values_set,
+)
 from ccl_plugins.cli.tables import TextTable
 
 if TYPE_CHECKING:
@@ -16,15 +27,22 @@ if TYPE_CHECKING:
 
 def _run(options: argparse.Namespace) -> int:
     """Show a pipeline's columns, what looks wrong in its data, and what a step costs; nothing is kept."""
-    show(options, lambda: _inspected(options))
-    return 0
+    shown = show(options, lambda: _inspected(options))
+    if not shown.faults:
+        return 0
+    place = f"{options.file}: "
+    *others, last = (place + each.removeprefix(place) for each in shown.faults)
+    for each in others:
+        print(f"ccl: {each}", file=sys.stderr)
+    raise Mistake(last)
 
 
 COMMAND = Command(
     _run,
     "ccl inspect examples/color_digits_fair.toml",
     argument("file", metavar="FILE.toml", help="a configuration file"),
-    argument("--quick", action="store_true", help="decode no image file and make no step"),
+    argument("--quick", action="store_true", help="look at no image but the first, make no step"),
+    values_set("file", "fit.batch_size=512"),
     JSON,
 )
 
@@ -32,17 +50,23 @@ COMMAND = Command(
 class Shown(TextTable):
     """The columns as a table, and under it the rest; JSON has all of it."""
 
-    def __init__(self, inspection: Inspection) -> None:
+    def __init__(self, inspection: Inspection, faults: Sequence[str] = ()) -> None:
         super().__init__(inspection.columns, [*_lines(inspection)])
         self.inspection = inspection
+        self.faults = [*faults]
+        if count := inspection.unreadable:
+            images = f"{count} images that it reads" if count > 1 else "an image that it reads"
+            self.faults.append(f"the run would stop at {images}, as the notes say")
 
     def json(self) -> str:
         """The inspection as a JSON object."""
-        return json.dumps(asdict(self.inspection), indent=2)
+        return json.dumps({**asdict(self.inspection), "faults": self.faults}, indent=2)
 
 
 def _lines(inspection: Inspection) -> list[str]:
     lines = [", ".join(f"{n} {split} samples" for split, n in inspection.samples.items())]
+    if looked := sum(inspection.looked.values()):
+        lines[0] += f"; {looked} of {sum(inspection.samples.values())} images were looked at"
     if inspection.step:
         seconds, hours, gigabytes = inspection.step.values()
         whole = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.1f} minutes"
@@ -54,7 +78,12 @@ def _lines(inspection: Inspection) -> list[str]:
 
 
 def _inspected(options: argparse.Namespace) -> Shown:
-    from ccl_plugins.experiments.inspection import inspect_file
+    from ccl_plugins.experiments.inspection import Faulty, inspect_file
+    from ccl_plugins.experiments.overrides import parse
 
     with reporting_mistakes(options.file):
-        return Shown(inspect_file(options.file, quick=options.quick))
+        changes = [parse(text) for text in options.set]
+        try:
+            return Shown(inspect_file(options.file, quick=options.quick, changes=changes))
+        except Faulty as error:
+            return Shown(error.inspection, [message(each) for each in error.faults])

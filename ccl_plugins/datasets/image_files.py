@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,7 +22,7 @@ from ccl_plugins.files.images import (
     Mode,
     OtherNumbers,
     Range,
-    kind_of,
+    look_into,
     naming_errors,
     number_type,
     pages_in,
@@ -31,6 +30,7 @@ from ccl_plugins.files.images import (
     reading,
     written,
 )
+from ccl_plugins.files.looks import Look, Looks
 from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.metadata.columns import Encoded
 from ccl_plugins.metadata.groups import groups_of
@@ -87,6 +87,7 @@ class ImageFiles(Annotated):
         self.reading = dict(reading)
         self.source = source
         self.rows = list(range(len(paths)))
+        self._looks: Looks | None = None
 
     def __getitem__(self, index: int) -> tuple[Image.Image | Tensor, int]:
         """The image and its target.
@@ -122,43 +123,41 @@ class ImageFiles(Annotated):
                 )
             self._check_levels()
             return self
-        skipped, _ = self.examined()
-        if not skipped:
+        looks = self.examined()
+        if not looks.unreadable:
             self._check_levels()
             return self
+        skipped = [Skipped(self.rows[i], self.paths[i], why) for i, why in looks.unreadable.items()]
         first = "; ".join(f"{s.path} (row {s.row}): {s.reason}" for s in skipped[:NAMED])
         more = f"; and {len(skipped) - NAMED} more" if len(skipped) > NAMED else ""
         message = (
             f"{len(skipped)} of {len(self)} images of {self.source} cannot be used: {first}{more}"
         )
-        left_out = {each.row for each in skipped}
-        kept = [i for i, row in enumerate(self.rows) if row not in left_out]
-        if not kept:
+        if not len(looks):
             raise UnreadableImage(message)
         warnings.warn(f"{message}; they are left out, and listed in .skipped", stacklevel=3)
-        usable = self.select(kept)
-        usable.skipped = skipped
+        usable = self.select(looks.rows)
+        usable.skipped, usable._looks = skipped, looks.readable()
         usable._check_levels()
         return usable
 
-    def examined(self) -> tuple[list[Skipped], Counter[str]]:
-        """The images that cannot be read or have no text, and how many others are of which kind.
-
-        All are decoded.
-        """
-        with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
-            read = pool.map(self._examine, range(len(self)))
-            found = [*waiting(f"read the images of {self.source}", read, len(self))]
-        others = any(isinstance(reason, OtherNumbers) for reason, _ in found)
-        cure = self._cure() if others else ""
-        skipped = []
-        for row, path, (reason, _) in zip(self.rows, self.paths, found, strict=True):
-            if reason:
-                other = isinstance(reason, OtherNumbers)
-                skipped.append(
-                    Skipped(row, path, f"{reason.what}: {cure}" if other else str(reason))
-                )
-        return skipped, Counter(kind for _, kind in found if kind)
+    def examined(self) -> Looks:
+        """What is seen of the images, and which cannot be read or have no text; all are decoded, once."""
+        if self._looks is None:
+            with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
+                read = pool.map(self._examine, range(len(self)))
+                found = waiting(f"read the images of {self.source}", read, len(self))
+                looks, cure = Looks(), ""
+                for index, seen in enumerate(found):
+                    if isinstance(seen, Look):
+                        looks.add(index, seen)
+                    elif isinstance(seen, OtherNumbers):
+                        cure = cure or self._cure()
+                        looks.unreadable[index] = f"{seen.what}: {cure}"
+                    else:
+                        looks.unreadable[index] = str(seen)
+            self._looks = looks
+        return self._looks
 
     def ranges(self, most: int) -> tuple[dict[str, Range], int]:
         """The least and the greatest number in some images, by their type, and of how many images.
@@ -238,17 +237,17 @@ class ImageFiles(Annotated):
     def _place(self, index: int) -> str:
         return f"image {self.paths[index]} (row {self.rows[index]} of {self.source}, from 0)"
 
-    def _examine(self, index: int) -> tuple[str | UnreadableImage, str]:
-        """Why an image cannot be used, or of what kind it is."""
+    def _examine(self, index: int) -> Look | UnreadableImage:
+        """What is seen of an image, or why it cannot be used."""
         path = self.paths[index]
         if empty := [name for name, column in self.texts.items() if not column[index]]:
-            return f"{empty[0]!r} is empty", ""
+            return UnreadableImage(f"{empty[0]!r} is empty")
         if os.path.exists(path) and not os.path.isfile(path):
-            return "it is no file", ""  # to read a pipe or a device may take for ever
+            return UnreadableImage("it is no file")  # to read a pipe or a device may take for ever
         try:
-            return "", kind_of(path, **self.reading)
+            return look_into(path, **self.reading)
         except UnreadableImage as error:
-            return error, ""
+            return error
 
 
 class ImageFileDataset:
@@ -301,6 +300,10 @@ class ImageFileDataset:
 
     def __call__(self, split: str) -> ImageFiles:
         """The ``"train"`` or ``"test"`` split."""
+        return self.unchecked(split).checked(self.on_error)
+
+    def unchecked(self, split: str) -> ImageFiles:
+        """A split whose files may be missing or unreadable."""
         check_split(split)
         place = int(split == "test" and len(self.sources) > 1)
         paths, encoded = self._read()
@@ -315,7 +318,7 @@ class ImageFileDataset:
         )
         if len(self.sources) == 1:
             files = files.select(self._rows(split, files))
-        return files.checked(self.on_error)
+        return files
 
     def _read(self) -> tuple[list[list[str]], Encoded]:
         """The files of each source, and their metadata."""

@@ -13,6 +13,7 @@ from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.kernel_functions import (
     conditions_of_kernel,
     diagonal_of,
+    is_positive_definite,
     reads_one_hot,
     similarities,
 )
@@ -35,6 +36,7 @@ def by_kernel(values: Tensor, own_pair: bool, kernel: Kernel) -> Partners:
     """Partners in proportion to a kernel, by the fastest way that the kernel and the values allow.
 
     Raises:
+        TypeError: For a kernel that does not declare ``positive_definite``.
         ValueError: For a kernel that is not positive definite, and one that names several conditions.
     """
     if names := [*conditions_of_kernel(kernel)]:
@@ -42,7 +44,7 @@ def by_kernel(values: Tensor, own_pair: bool, kernel: Kernel) -> Partners:
             f"conditional_pair draws by one condition, and its kernel names several ({', '.join(names)}):"
             " give it a kernel of one, and kernels of several to an objective"
         )
-    if not kernel.positive_definite:
+    if not is_positive_definite(kernel, "conditional_pair"):
         raise ValueError(
             f"conditional_pair needs a positive definite kernel, and {kernel!r} is not one:"
             " nearest=k draws from the k nearest samples"

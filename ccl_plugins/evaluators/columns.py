@@ -188,7 +188,7 @@ def of_known_classes(attribute: str) -> Callable[[Call], Call]:
         @wraps(call)
         def measured(self: Any, train: Frozen, test: Frozen) -> list[Measurement]:
             column = getattr(self, attribute)
-            if getattr(self, "split", "test") == "train":
+            if trait(self, "split") == "train":
                 return call(self, train, test)
             rows, left_out = _known_classes(train, test, column)
             if not left_out:
@@ -234,7 +234,7 @@ def measured_by(evaluator: Evaluator, train: Frozen, test: Frozen) -> Sequence[M
     Intervals are over the groups of the samples that it reads.
     """
     known, seen = (_with_values(evaluator, each) for each in (train, numbered_as(train, test)))
-    measured_of = known if getattr(evaluator, "split", "test") == "train" else seen
+    measured_of = known if trait(evaluator, "split") == "train" else seen
     with over_groups(measured_of.groups):
         return evaluator(known, seen)
 

@@ -7,35 +7,68 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.utils import data
 
-from ccl_plugins.experiments.composition import Composition
+from ccl_plugins._engine import engine
+from ccl_plugins.datasets.annotated import Annotated, rows_of
+from ccl_plugins.datasets.image_files import ImageFiles
+from ccl_plugins.experiments.composition import TABLES, Composition
+from ccl_plugins.experiments.images_seen import found, looks_at, unreadable
 from ccl_plugins.experiments.origin import naming
+from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.requirements import check_columns
-from ccl_plugins.experiments.train import build_parts, try_out
+from ccl_plugins.experiments.train import checks_of_parts, measure_before, try_out
+from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.information.entropies import entropy, information
+from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.metadata.variables import together
 from ccl_plugins.protocols import ValueType, trait
 from ccl_plugins.training.findings import Findings
-from ccl_plugins.training.kernel_check import check_kernel, kernels_read, scales_of, together
+from ccl_plugins.training.fitting import CannotBegin
+from ccl_plugins.training.kernel_check import check_kernel, kernels_read, scales_of
+from ccl_plugins.training.kernel_check import together as joined
+from ccl_plugins.training.sampling import check_batches, check_divisible
 from ccl_plugins.training.tables import Tables
+from ccl_plugins.watching.logging import check as check_loggers
 from ccl_plugins.watching.symptoms.conditions import UnfitCondition
 from ccl_plugins.watching.symptoms.symptom import Beginning
+
+if TYPE_CHECKING:
+    from ccl_plugins.files.looks import Looks
+
+MISTAKES = (
+    engine.RegistryError,
+    ArithmeticError,
+    ImportError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What wrong values and data raise; others are bugs."""
 
 STEPS = 6
 """Optimizer steps that are timed; the first two are left out."""
 
 STRONG = 0.5
 """The share of the label that a condition tells, above which it is said."""
+
+MEASURED = 1000
+"""The samples of both splits up to which evaluators measure, as they do before training."""
+
+UNREADABLE = 5
+"""The first samples that are tried where the images are not looked at."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +85,70 @@ class Inspection:
         notes: What looks wrong, and how a kernel sees a condition, one line each.
         step: ``seconds`` of an optimizer step, ``hours`` of the whole run without evaluation, and
             ``gigabytes`` of memory at most; empty if no step was made.
+        looked: How many images of each split were looked at.
+        unreadable: How many of those that the run reads cannot be read.
     """
 
     columns: list[dict[str, Any]]
     samples: Mapping[str, int]
     notes: list[str] = field(default_factory=list)
     step: Mapping[str, float] = field(default_factory=dict)
+    looked: Mapping[str, int] = field(default_factory=dict)
+    unreadable: int = 0
 
 
-def inspect_file(path: str | Path, *, quick: bool = False) -> Inspection:
-    """`inspect` the pipeline of a TOML file, with the warnings while it is composed among the notes."""
-    return inspect_composed(lambda: Composition.from_toml(path), quick=quick)
+class Faulty(ValueError):
+    """A pipeline cannot train; images that cannot be read are notes.
+
+    Args:
+        inspection: What was found beside.
+        faults: Each reason.
+    """
+
+    def __init__(self, inspection: Inspection, faults: Sequence[Exception]) -> None:
+        super().__init__("; ".join(map(str, faults)))
+        self.inspection = inspection
+        self.faults = faults
+        for note in getattr(faults[0], "__notes__", ()) if len(faults) == 1 else ():
+            self.add_note(note)
+
+
+def inspect_file(
+    path: str | Path,
+    *,
+    quick: bool = False,
+    changes: Iterable[tuple[Sequence[str], Any]] = (),
+) -> Inspection:
+    """`inspect` the pipeline of a TOML file, with the warnings while it is composed among the notes.
+
+    Args:
+        path: The file.
+        quick: As `inspect` takes it.
+        changes: As `Composition.from_toml` takes them.
+
+    Raises:
+        Faulty: As `inspect` does; for a pipeline that cannot be composed, with what its data set tells.
+    """
+    changed = [*changes]
+    try:
+        return inspect_composed(lambda: Composition.from_toml(path, changes=changed), quick=quick)
+    except Faulty:
+        raise
+    except MISTAKES as error:
+        if registry().strict:
+            raise
+        try:
+            given = override(engine.read_toml(path), changed, TABLES).get("dataset")
+            dataset = registry().read("dataset", given, where="dataset").build(cache={})
+        except MISTAKES:
+            raise error from None  # there is nothing else to read
+        faults, notes = _Faults(None, error), list[str]()
+        with _noting(notes):
+            _, _, inspection = _data(dataset, ("train", "test"), None, quick, faults)
+        if not inspection.samples and len(faults.found) == 1:
+            raise error from None
+        told = replace(inspection, notes=[*notes, *inspection.notes])
+        raise Faulty(told, faults.found) from error
 
 
 def inspect_composed(compose: Callable[[], Composition], *, quick: bool = False) -> Inspection:
@@ -70,50 +156,201 @@ def inspect_composed(compose: Callable[[], Composition], *, quick: bool = False)
     notes: list[str] = []
     with _noting(notes):
         pipeline = compose()
-    inspection = inspect(pipeline, quick=quick)
+    try:
+        inspection = inspect(pipeline, quick=quick)
+    except Faulty as error:
+        error.inspection = replace(error.inspection, notes=[*notes, *error.inspection.notes])
+        raise
     return replace(inspection, notes=[*notes, *inspection.notes])
 
 
 def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
     """Read a pipeline's data and make a few steps, without a run's folder.
 
+    What can be inspected is, whatever is wrong with the rest: images that cannot be read are left out.
+
     Args:
         pipeline: The pipeline.
-        quick: Whether neither all image files are decoded nor steps are made.
+        quick: Whether neither images are looked at, but the first one, nor steps are made.
 
     Raises:
-        ValueError: For what would keep the pipeline from training.
+        Faulty: For all that would keep the pipeline from training, together.
     """
-    from ccl_plugins.metadata.groups import check_apart
-    from ccl_plugins.training import CannotBegin, first_use
     from ccl_plugins.training.randomness import seed_everything
-    from ccl_plugins.training.rehearsal import rehearse
-    from ccl_plugins.training.sizes import widths
 
     notes: list[str] = []
+    faults = _Faults(pipeline)
     seed_everything(pipeline.settings.seed)
-    check_columns(pipeline.built_evaluators, pipeline.dataset)
-    with naming(pipeline), _noting(notes):
-        parts = build_parts(pipeline)
-        splits = {name: parts.dataset(name) for name in ("train", "test")}
-        train = splits["train"]
-        check_apart(train, splits["test"])
-        unreadable, kinds = ([], []) if quick else _of_files(splits)
-        notes += [*unreadable, *kinds]
-        step: Mapping[str, float] = {}
-        if not unreadable:
-            first_use.check_columns(parts.transform, train)
-            widths(parts, train, pipeline.settings)
-        rehearse(parts, train, pipeline.settings)
-        columns = [*_columns(parts.dataset.schema(), *splits.values())]
-        notes += _associated(pipeline, columns)
-        notes += _of_tables(parts, train, pipeline.settings)
-        if not quick and not unreadable:
-            try:
-                step = _step(pipeline, parts, train)
-            except CannotBegin as error:  # all samples were tried above
-                notes.append(f"no step was timed, since a few of the samples do not do: {error}")
-    return Inspection(columns, {n: len(each) for n, each in splits.items()}, notes, step)
+    with _noting(notes):
+        inspection = _inspected(pipeline, quick, faults)
+    inspection = replace(inspection, notes=[*notes, *inspection.notes])
+    if faults.found:
+        raise Faulty(inspection, faults.found)
+    return inspection
+
+
+def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspection:
+    from ccl_plugins.training.rehearsal import rehearsals, tables
+
+    settings = pipeline.settings
+    for evaluator in pipeline.built_evaluators:
+        faults.of(check_columns, [evaluator], pipeline.dataset)
+    faults.of(check_loggers, pipeline.built_loggers)
+    faults.of(check_divisible, settings.batch_size, settings.processes)
+    parts = faults.of(pipeline.build)
+    for check in () if parts is None else checks_of_parts(pipeline, parts):
+        faults.of(check)
+    of_run = ("train", "test") if pipeline.built_evaluators else ("train",)
+    splits, looks, inspection = _data(pipeline.dataset, of_run, settings.workers, quick, faults)
+    notes = inspection.notes
+    notes += _associated(pipeline, inspection.columns)
+    if parts is None or "train" not in splits:
+        return inspection
+    train, seen = splits["train"], looks.get("train")
+    sound = _readable(splits, looks, "train")
+    _try_images(parts, splits, looks, pipeline, faults)
+    before = len(faults.found)
+    batches, *others = rehearsals(parts, sound, settings)
+    faults.of(batches)
+    if len(faults.found) == before:
+        notes += faults.of(lambda: [*_of_tables(parts, sound, settings)]) or ()
+    else:  # the conditions after the first that fails, and the sampler
+        for names in together(parts.conditions):
+            faults.of(tables, {name: parts.conditions[name] for name in names}, sound, settings)
+        faults.of(check_batches, parts, len(sound), settings)
+    for check in others:
+        faults.of(check)
+    if quick or faults.found or (seen is not None and not seen):  # not one can be read
+        return inspection
+    if len(splits) == 2 and sum(map(len, splits.values())) <= MEASURED:
+        faults.of(measure_before, parts, pipeline, (sound, _readable(splits, looks, "test")), None)
+
+    def timed() -> dict[str, float]:
+        try:
+            return _step(pipeline, parts, sound, len(train))
+        except CannotBegin as error:  # all samples were tried above
+            notes.append(f"no step was timed, since a few of the samples do not do: {error}")
+            return {}
+
+    return replace(inspection, step=faults.of(timed) or {})
+
+
+def _data(
+    dataset: Any, of_run: Sequence[str], workers: int | None, quick: bool, faults: _Faults
+) -> tuple[dict[str, Any], dict[str, Looks], Inspection]:
+    """The splits that can be read, what is seen of their images, and what is known of the data alone."""
+    from ccl_plugins.metadata.groups import check_apart
+
+    read = {name: _read(dataset, name, faults) for name in ("train", "test")}
+    splits = {name: split for name, split in read.items() if split is not None}
+    if len(splits) == 2:
+        faults.of(check_apart, *splits.values())
+    notes: list[str] = []
+    looks: dict[str, Looks] = {}
+    for name, split in () if quick else splits.items():
+        seen = faults.of(looks_at, split, workers)
+        if seen is not None and (len(seen) or seen.unreadable):  # else its samples are no images
+            looks[name] = seen
+            notes += unreadable(name, split, seen)
+    notes += found(splits, looks)
+    inspection = Inspection(
+        [*_columns(dataset.schema(), *splits.values())] if len(splits) == 2 else [],
+        {name: len(split) for name, split in splits.items()},
+        notes,
+        looked={name: len(seen) + len(seen.unreadable) for name, seen in looks.items()},
+        unreadable=sum(len(looks[name].unreadable) for name in of_run if name in looks),
+    )
+    return splits, looks, inspection
+
+
+class _Faults:
+    """What would keep a pipeline from training, each once.
+
+    Args:
+        pipeline: The pipeline; None: it cannot be composed.
+        found: What is known of it before.
+    """
+
+    def __init__(self, pipeline: Composition | None, *found: Exception) -> None:
+        self.pipeline = pipeline
+        self.found = [*found]
+
+    def of(self, check: Callable[..., Any], *given: Any) -> Any:
+        """What a check returns; None if it raises, which is kept.
+
+        What has several mistakes says them all; with ``CCL_STRICT=1`` the first is raised.
+        """
+        try:
+            with naming(self.pipeline) if self.pipeline else nullcontext():
+                return check(*given)
+        except MISTAKES as error:
+            if registry().strict:
+                raise
+            if str(error) not in map(str, self.found):
+                self.found.append(error)
+            return None
+
+
+def _read(dataset: Any, name: str, faults: _Faults) -> Any:
+    """A split; of image files that are missing or do not suit each other, as it is."""
+    before = len(faults.found)
+    split = faults.of(dataset, name)
+    if faults.found[before:] and isinstance(faults.found[-1], UnreadableImage):
+        return faults.of(dataset.unchecked, name) if hasattr(dataset, "unchecked") else None
+    return split
+
+
+def _readable(splits: Mapping[str, Any], looks: Mapping[str, Looks], name: str) -> Any:
+    """A split without images that cannot be read, which all that reads them would name again."""
+    split, seen = splits[name], looks.get(name)
+    if not seen or not seen.unreadable:
+        return split
+    return _some(split, [row for row in range(len(split)) if row not in seen.unreadable])
+
+
+def _some(split: Any, rows: Sequence[int]) -> Any:
+    """Some samples of a split."""
+    if isinstance(split, ImageFiles):
+        return split.select(rows)
+    return Annotated(data.Subset(split, rows), *rows_of(split, rows))
+
+
+def _try_images(
+    parts: Any,
+    splits: Mapping[str, Any],
+    looks: Mapping[str, Looks],
+    pipeline: Composition,
+    faults: _Faults,
+) -> None:
+    """Send samples with each number of channels, and the smallest and largest, through all networks."""
+    from ccl_plugins.training import first_use
+    from ccl_plugins.training.features import frozen_features
+    from ccl_plugins.training.loader import Items, collate, read_batch
+    from ccl_plugins.training.sizes import widths
+
+    train, settings = splits["train"], pipeline.settings
+    faults.of(first_use.check_columns, parts.transform, train)
+    before = len(faults.found)
+    if "train" not in looks:
+        for row in range(min(UNREADABLE, len(train))):
+            had = len(faults.found)
+            faults.of(widths, parts, _some(train, [row]), settings)
+            if len(faults.found) == had or not isinstance(faults.found[-1], UnreadableImage):
+                break
+        return
+    rows = looks["train"].extremes()
+    for row in rows:
+        faults.of(widths, parts, _some(train, [row]), settings)
+    if len(faults.found) > before:
+        return
+    if len(rows) > 1:  # as a batch of training
+        together = bool(trait(parts.transform, "batch_transforms"))
+        items = Items(train, parts.transform, settings.seed, together)
+        keys = [(0, place, row) for place, row in enumerate(rows)]
+        faults.of(read_batch, items, keys, collate, settings.workers)
+    for name, seen in looks.items() if pipeline.built_evaluators else ():
+        if rows := seen.extremes():
+            faults.of(frozen_features, parts.method, _some(splits[name], rows), parts.transform)
 
 
 @contextmanager
@@ -186,26 +423,6 @@ def _associated(pipeline: Composition, columns: list[dict[str, Any]]) -> Iterato
             )
 
 
-def _of_files(splits: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """A line for each split with images that cannot be read, and with others than plain ones."""
-    lines, kinds = [], []
-    for name, split in splits.items():
-        if not hasattr(split, "examined"):
-            continue
-        unreadable, counted = split.examined()
-        if unreadable:
-            first = "; ".join(f"{each.path}: {each.reason}" for each in unreadable[:5])
-            more = f"; and {len(unreadable) - 5} more" if len(unreadable) > 5 else ""
-            lines.append(
-                f"{len(unreadable)} of {len(split)} images of {name} cannot be read: {first}{more};"
-                ' on_error = "skip" of the data set leaves them out'
-            )
-        if any("pages" in kind or not kind.startswith("uint8") for kind in counted):
-            each = "; ".join(f"{count} of {kind}" for kind, count in counted.most_common())
-            kinds.append(f"images of {name}: {each}")
-    return lines, kinds
-
-
 def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
     """What is wrong with conditions that are fitted once, and how kernels see them, without a network."""
     tables = Tables(parts.conditions, len(train), settings.seed)
@@ -231,7 +448,7 @@ def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
         given: Any = {name: tables.known(name, *names) for name in names}
         given = given if len(names) > 1 else given[names[0]]
         findings = Findings()
-        name = together(names)
+        name = joined(names)
         seen = check_kernel(kernel, given, name, findings)
         if seen and not findings.found:
             scales = scales_of(kernel, given.values) if len(names) == 1 else ""
@@ -243,11 +460,9 @@ def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
             )
 
 
-def _step(pipeline: Composition, parts: Any, train: Any) -> dict[str, float]:
-    """Make a few steps on a few samples in a folder that is deleted."""
+def _step(pipeline: Composition, parts: Any, train: Any, samples: int) -> dict[str, float]:
+    """Make a few steps on a few samples, of so many of the run, in a folder that is deleted."""
     from pytorch_lightning import Callback
-
-    from ccl_plugins.datasets.annotated import Annotated, rows_of
 
     settings = pipeline.settings
     batch = settings.batch_size // settings.processes
@@ -271,7 +486,7 @@ def _step(pipeline: Composition, parts: Any, train: Any) -> dict[str, float]:
     if not between:
         return {}
     seconds = statistics.median(between)
-    batches = len(train) // settings.batch_size * settings.epochs
+    batches = samples // settings.batch_size * settings.epochs
     if settings.max_steps is not None:
         batches = min(batches, settings.max_steps * settings.accumulate)
     return {

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -233,11 +234,19 @@ def build_parts(pipeline: Composition) -> Parts:
     Raises:
         ValueError: For a batch size, conditions or ``anchors_at_once`` that a part cannot take.
     """
-    parts, settings = pipeline.build(), pipeline.settings
-    queued = has_queue(pipeline.choices["method"])
-    check_method(parts.method, queued, settings.batch_size, parts.conditions)
-    refuse_parts(parts.objective, settings.anchors_at_once)
+    parts = pipeline.build()
+    for check in checks_of_parts(pipeline, parts):
+        check()
     return parts
+
+
+def checks_of_parts(pipeline: Composition, parts: Parts) -> list[Callable[[], Any]]:
+    """The checks of `build_parts`, none of which depends on another."""
+    settings, queued = pipeline.settings, has_queue(pipeline.choices["method"])
+    return [
+        partial(check_method, parts.method, queued, settings.batch_size, parts.conditions),
+        partial(refuse_parts, parts.objective, settings.anchors_at_once),
+    ]
 
 
 def try_out(
@@ -367,7 +376,8 @@ def train(
     # The first process owns the folder, for all.
     with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
         if is_first():
-            measured, original = ({}, None) if checked.point else _measure_before(prepared)
+            given = (parts, pipeline, prepared.splits, layout.folder)
+            measured, original = ({}, None) if checked.point else measure_before(*given)
             _begin(prepared)
         with _opened(prepared) as ours:
             own = () if isinstance(prepared.logger, bool) else prepared.logger
@@ -466,13 +476,23 @@ def _is_finished(checked: Checked) -> bool:
     return (before["epochs"], before.get("max_steps")) == (now.epochs, now.max_steps)
 
 
-def _measure_before(prepared: Prepared) -> tuple[dict[str, Measurement], Tensor | None]:
-    """What is measured of the backbone, and its features of the test split, if they are to be kept."""
+def measure_before(
+    parts: Parts, pipeline: Composition, splits: Sequence[Any], folder: Path | None
+) -> tuple[dict[str, Measurement], Tensor | None]:
+    """What is measured of the backbone, and its features of the test split, if they are to be kept.
+
+    Args:
+        parts: The parts of the pipeline.
+        pipeline: The pipeline.
+        splits: Both splits.
+        folder: As `freeze` takes it.
+
+    Raises:
+        CannotBegin: If evaluators that were chosen cannot measure.
+    """
     from ccl_plugins.networks.devices import accelerator
     from ccl_plugins.training.randomness import undisturbed
 
-    parts, checked = prepared.parts, prepared.checked
-    pipeline = checked.pipeline
     if not pipeline.built_evaluators:
         return {}, None
     parts.method.to(accelerator())
@@ -483,9 +503,9 @@ def _measure_before(prepared: Prepared) -> tuple[dict[str, Measurement], Tensor 
                 parts.method,
                 pipeline,
                 pipeline.settings.workers,
-                *prepared.splits,
+                *splits,
                 projections=projections,
-                folder=checked.layout.folder,
+                folder=folder,
             )
             kept = test.features if read_original(pipeline.built_evaluators) else None
             return measure(pipeline, train, replace(test, original=kept)), kept

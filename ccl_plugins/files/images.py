@@ -15,6 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.files.looks import Look, look
 from ccl_plugins.files.pixels import (
     Pixels,
     Source,
@@ -161,20 +162,21 @@ def reading(mode: Mode, levels: Levels, page: int | None) -> dict[str, Any]:
     }
 
 
-def kind_of(path: str, mode: Mode, levels: Levels, page: int | None) -> str:
-    """What a file holds, in words, as ``"uint16, 5 channels in 5 pages"``, after reading it as an image.
+def look_into(path: str, mode: Mode, levels: Levels, page: int | None) -> Look:
+    """What is seen of a file, which is read as an image.
 
     Raises:
         UnreadableImage: As `read_image` does.
     """
     with naming_errors():
         pages = pages_in(path, mode, page)
-        _finished(pages, mode, levels)
+        image = _finished(pages, mode, levels)
     channels = sum(values.shape[-1] for values, _ in pages)
     several = f"{channels} channels" if channels > 1 else "1 channel"
-    return f"{pages[0].values.dtype}, {several}" + (
-        f" in {len(pages)} pages" if len(pages) > 1 else ""
-    )
+    in_pages = f" in {len(pages)} pages" if len(pages) > 1 else ""
+    seen = look(image, f"{pages[0].values.dtype}, {several}{in_pages}")
+    assert seen is not None
+    return seen
 
 
 def number_type(path: str) -> str:

@@ -15,11 +15,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from ccl_plugins.arguments import DEEPEST, whole
 from ccl_plugins.files.messages import printable
 from ccl_plugins.files.sums import check_sum
 
 RESERVED = ("num_classes", "pretrained", "checkpoint_path")
 """Arguments of timm that are no options here, since other parameters set them."""
+
+DEPTHS = {"depth", "depths", "layers"}
+"""Options of timm that are numbers of layers, which it makes one by one."""
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +83,10 @@ def create(
     reserved = sorted(set(options) & set(RESERVED))
     if reserved:
         raise ValueError(f"options must not hold {', '.join(reserved)}: other parameters set them")
+    for key in DEPTHS & options.keys():
+        value = options[key]
+        for each in value if isinstance(value, list | tuple) else [value]:
+            whole(f"options[{key!r}]", each, 0, DEEPEST)
     head: dict[str, Any] = {} if keep_head else {"num_classes": 0}
     if name.startswith(HUB):
         logger.warning(

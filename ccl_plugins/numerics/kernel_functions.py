@@ -99,10 +99,13 @@ def diagonal_of(kernel: KernelFunction, a: Tensor) -> Tensor:
 def is_positive_definite(kernel: KernelFunction, user: str) -> bool:
     """What a kernel declares as ``positive_definite``; TypeError, naming ``user``, if it does not."""
     declared = getattr(kernel, "positive_definite", None)
+    if isinstance(kernel, type | str):
+        named = repr(kernel) if isinstance(kernel, str) else f"the class {kernel.__name__}"
+        raise TypeError(f"{user} needs a kernel, as RBF(scale=0.1), and not {named}")
     if declared is None:
-        name = repr(kernel) if isinstance(kernel, str) else type(kernel).__name__
         raise TypeError(
-            f"{user} needs a kernel with the member positive_definite (True or False), which {name}"
-            " does not have"
+            f"{user} needs a kernel with the member positive_definite, which {type(kernel).__name__} does"
+            " not have: declare positive_definite = True, of a function as an attribute of it, if no"
+            " eigenvalue of k(z, z) is below 0; otherwise False"
         )
     return bool(declared)

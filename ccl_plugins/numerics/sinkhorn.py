@@ -1,4 +1,4 @@
-"""Sinkhorn-Knopp: soft assignments of samples to prototypes in which all prototypes have equal parts."""
+"""Sinkhorn-Knopp: soft assignments of samples to prototypes, whose parts become equal over iterations."""
 
 from __future__ import annotations
 
@@ -18,17 +18,22 @@ def sinkhorn(
     *,
     across: bool = False,
 ) -> Tensor:
-    """Codes (m, k): each row sums to 1, and the columns' sums over the samples are nearly equal.
+    """Codes (m, k), without gradient: each row sums to 1, and over iterations each column to m / k.
 
     Starting from ``exp(scores / ε)``, each iteration divides every column by its sum over the samples,
-    then every row by its sum.  The first one is computed on logarithms, so that no ε is too small, while
-    lightly's and the authors' code exponentiate first.  Results are the same where theirs are finite.
+    then every row by its sum.  So rows sum to 1 after each, and columns to m / k in the limit alone: of
+    cosines after 3 iterations within about a third with ε = 0.05, and by no means with ε = 0.01.
+
+    The first iteration is computed on logarithms, so that a small ε gives no inf or NaN, while lightly's
+    and the authors' code exponentiate first.  Results are the same where theirs are finite.  In the
+    others an entry that has underflowed stays 0, so that with a tiny ε more of them balance less.
 
     Args:
-        scores: (m, k) inner products of samples and prototypes.
+        scores: (m, k) inner products of samples and prototypes, which are not normalized here.
         epsilon: ε, above 0; the larger, the more even the rows.
         iterations: 1 or more.
-        valid: (m,) True at samples that count in the columns' sums; None: all.
+        valid: (m,) True at samples that count in the columns' sums, and in m; None: all.  The others
+            get codes too.
         across: Whether columns are summed over the samples of all processes, which may have different
             numbers of them.
 

@@ -459,8 +459,8 @@ def refuse_parts(objective: Any, anchors_at_once: int | None) -> None:
 
 def reads_projections(objective: Any) -> bool:
     """Whether a loss depends on the projections, so that heads learn; some read the features alone."""
-    reads: bool = getattr(objective, "reads_projections", not trait(objective, "reads_features"))
-    return reads
+    declared: bool | None = trait(objective, "reads_projections")
+    return not trait(objective, "reads_features") if declared is None else declared
 
 
 def own_terms(objective: Any, pairs: Pairs) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ class DINOLoss(SelfDistillation):
     pairs of an anchor and a key have equal weight.  Positives and negatives: none; the center, a moving
     average of all keys' scores, keeps one prototype from winning always, and the low temperature all from
     being equal.  With ``centering = "sinkhorn"``, q are codes by Sinkhorn-Knopp in place of it: the keys of
-    the batch, of all views and processes, are assigned to the prototypes in equal parts.
+    the batch, of all views and processes, are assigned to the prototypes, towards equal parts.
 
     Embeddings are scores, as the method `dino` makes them, not normalized.  In your own loop call
     ``loss(with_keys(student, teacher, first_key_view=0))``, and ``after_step()`` after each optimizer step,

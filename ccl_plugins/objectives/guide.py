@@ -12,7 +12,7 @@ from ccl_plugins.networks.module_names import is_module_name
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.objectives.guide_head import At, GuideHead, Suppress
 from ccl_plugins.objectives.scalars import Scalar, read_scalar
-from ccl_plugins.protocols import Objective
+from ccl_plugins.protocols import Objective, trait
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Guide:
     @property
     def guided_at(self) -> At:
         """The vectors that are guided: ``at``, or the usual ones."""
-        measures = getattr(self.by, "measures_dependence", False)
+        measures = trait(self.by, "measures_dependence")
         usual: At = "features" if isinstance(self.by, GuideHead) or measures else "projection"
         return self.at or usual
 

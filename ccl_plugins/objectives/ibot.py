@@ -19,7 +19,7 @@ class IBOTLoss(SelfDistillation):
     masked views.  Positives and negatives: none; the center, a moving average of the teacher's scores of
     masked patches, keeps one prototype from winning always.  With ``centering = "sinkhorn"``, q are codes
     by Sinkhorn-Knopp in place of it: the masked patches of the batch, of all processes, are assigned to
-    the prototypes in equal parts.
+    the prototypes, towards equal parts.
 
     The method `ibot` masks patches and scores them; this is a further term of a ``mixture`` beside
     ``dino``.  In your own loop call ``objective(*views, patches=Patches(student, teacher, counts))``, whose

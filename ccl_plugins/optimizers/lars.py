@@ -13,7 +13,8 @@ from ccl_plugins.arguments import below_one, non_negative, positive
 class LARS:
     """LARS, of lightly: each matrix's step is scaled by the norm of its weights over that of its gradient.
 
-    Parameters without weight decay, such as biases, take steps of plain momentum.
+    The step ``g + wd p`` is multiplied by ``0.001 |p| / (|g| + wd |p|)``; MoCo v3's code divides by
+    ``|g + wd p|``. Parameters without weight decay, such as biases, take steps of plain momentum.
 
     Args:
         lr: The learning rate, above 0.

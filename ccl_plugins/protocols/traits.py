@@ -152,6 +152,22 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             "Read while training. True if the encoder raises a part of the loss, which may then rise in a"
             " healthy run.",
         ),
+        "hides": (
+            False,
+            "Read when `guided` is built. True if minimizing the loss makes the embeddings forget the"
+            " condition, as that of a fair objective; as a guide it is then for `keep = false` alone.",
+        ),
+        "measures_dependence": (
+            False,
+            "Read when `guided` is built. True if the loss is lower, the less any vectors tell of the"
+            " condition: a guide then maximizes it to keep, and reads features unless `at` says otherwise.",
+        ),
+        "reads_projections": (
+            None,
+            "Read before training. Whether the loss depends on the projections, so that heads learn."
+            " Without the member they do, unless it has `reads_features`.",
+            bool,
+        ),
     },
     "kernel": {
         "features(a)": (
@@ -180,6 +196,11 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             "True if the kernel treats class ids as one-hot vectors: one value for equal ids, another for"
             " different ids. On class ids, CCL-K then needs no solve, and `conditional_pair` draws by"
             " class.",
+        ),
+        "separates": (
+            False,
+            "Read of a kernel with `conditions`, where all are class ids. True if two samples have the same"
+            " similarity where all ids are equal, and 0 elsewhere. CCL-K then needs no solve.",
         ),
         "conditions": (
             {},
@@ -426,14 +447,22 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             " one of them is refused.",
             Mapping,
         ),
+        "split": (
+            "test",
+            'Read where an evaluator is called. `"train"` if it measures the training split: intervals are'
+            " then over the groups of its samples, and no class of it is new.",
+            ("test", "train"),
+        ),
         "reads_towers": (
             False,
             "Read when a pipeline is composed. True if the evaluator reads `Frozen.towers`; a pipeline"
             " whose method has no text tower is then refused.",
         ),
         "reads_projections": (
-            False,
-            "Read when features are computed. True if the evaluator reads `Frozen.projections`.",
+            None,
+            "Read when features are computed. True if the evaluator reads `Frozen.projections`; without"
+            " the member it does not.",
+            bool,
         ),
         "reads_original": (
             False,

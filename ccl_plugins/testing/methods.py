@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -38,16 +38,28 @@ def views_of(method: Any, seed: int = 0) -> list[Tensor]:
     return [network_inputs(towers.get(name), N, next(seeds)) for name in method.modalities]
 
 
-def conditions_of(index: Tensor, epoch: int = 0) -> dict[str, Tensor]:
-    """Rows of tables, of every value type and shape; those of another epoch are other values."""
+def conditions_of(index: Tensor, epoch: int = 0, *, reader: Any = None) -> dict[str, Tensor]:
+    """Rows of tables, of every value type and shape, and of the conditions that a method itself reads.
+
+    Those of another epoch are other values.
+    """
     number = index + 2 * epoch
-    return {
+    rows = {
         "label": number % CLASSES,
         "levels": torch.stack([number % CLASSES, number % 2], 1),
         "attributes": torch.stack([number % k == 0 for k in (2, 3, 4)], 1).float(),
         "height": (0.7 * number).sin(),
         "color": torch.stack([(0.3 * k * number).cos() for k in (1, 2, 3)], 1),
     }
+    of_type = {"categorical": "label", "multi_label": "attributes", "continuous": "height"}
+    given = getattr(reader, "EXAMPLE_CONDITION", {})
+    for name, types in trait(reader, "conditions").items():
+        example = given.get(name) if isinstance(given, Mapping) else given
+        rows[name] = rows[of_type[types[0]]]
+        if example is not None:
+            values = torch.as_tensor(example)
+            rows[name] = values[number % len(values)]
+    return rows
 
 
 def pairs_of(method: Any, views: list[Tensor], first: int = 0, epoch: int = 0) -> Pairs:
@@ -58,7 +70,10 @@ def pairs_of(method: Any, views: list[Tensor], first: int = 0, epoch: int = 0) -
     index = torch.arange(first, first + len(views[0]))
     masks = masks_of(method, views)
     embedded: Embedded = (method.embed(views, masks) if masks else method.embed(views)).normalized()
-    condition = {**conditions_of(index, epoch), "embedding": embedded.projections.detach()}
+    condition = {
+        **conditions_of(index, epoch, reader=method),
+        "embedding": embedded.projections.detach(),
+    }
     samples = Samples(condition, index, embedded.features, patches=embedded.patches)
     pairs: Pairs = method.pairs(embedded, samples)
     return pairs
@@ -121,7 +136,7 @@ def _mean(x: Tensor, ranks: int) -> Tensor:
 def begin_epoch(method: Any, epoch: int) -> None:
     """Have a method read its condition values again, as when an epoch begins."""
     if read := trait(method, "read_conditions"):
-        read(functools.partial(conditions_of, epoch=epoch))
+        read(functools.partial(conditions_of, epoch=epoch, reader=method))
 
 
 def observe(subject: Subject, method: Any) -> Any:
@@ -234,7 +249,7 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
     if samples.index is None or pairs.keys.shape[1] < N:
         raise AssertionError("keys or indices are missing")
     require_equal(samples.index[pairs.rows], torch.arange(N), "index")
-    for name, rows in conditions_of(torch.arange(N)).items():
+    for name, rows in conditions_of(torch.arange(N), reader=method).items():
         require_equal(samples.condition[name][pairs.rows], rows, f"the condition {name!r}")
     require_equal(moved.anchors, pairs.anchors[:, order], "anchors of images in another order")
     own_keys = pairs.keys[:, pairs.rows]

@@ -100,7 +100,7 @@ class Choice:
         if missing:
             raise InvalidParameter(
                 f"{where}: {type(built).__name__} has no {', '.join(missing)}, which "
-                f"{self._kind.protocol.replace(':', '.')} asks for"
+                f"{self._kind.protocol.replace(':', '.')} asks for{self._kind.to_declare(missing)}"
             )
         if wrong:
             raise InvalidParameter(

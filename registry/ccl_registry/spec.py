@@ -97,6 +97,16 @@ class Kind:
         missing = [name for name in self.members() if not any(name in vars(c) for c in classes)]
         return [name for name in missing if not hasattr(built, name)]
 
+    def to_declare(self, names: Iterable[str]) -> str:
+        """How to declare those of its protocol's members that are True or False, for a message; or ""."""
+        lines = []
+        for name in names:
+            member = getattr(vars(import_target(self.protocol)).get(name), "fget", None)
+            if getattr(member, "__annotations__", {}).get("return") in (bool, "bool"):
+                why = (inspect.getdoc(member) or "").rstrip(".")
+                lines.append(f"{name} = True or {name} = False ({why[:1].lower()}{why[1:]})")
+        return f": declare {' and '.join(lines)}" if lines else ""
+
     def wrong_members(self, built: object) -> list[str]:
         """What is wrong with the optional members of an object, as ``check`` says it."""
         wrong: list[str] = import_target(self.check)(self.name, built) if self.check else []

@@ -86,7 +86,8 @@ def test_a_nested_component_that_lacks_members_is_named():
             ccl.create("objective", "fair_cclk", kernel=kernel)
         assert str(raised.value) == (
             "objective.kernel: Unsigned has no positive_definite, which"
-            " ccl_plugins.protocols.kernel.Kernel asks for"
+            " ccl_plugins.protocols.kernel.Kernel asks for: declare positive_definite = True or"
+            " positive_definite = False (whether no eigenvalue of k(z, z) is below 0)"
         )
 
 

@@ -167,3 +167,19 @@ def test_patterns_of_timm_name_parameters_without_weight_decay():
     named = model.no_weight_decay()
     assert named == {n for n, _ in model.named_parameters() if n.startswith("model.layer1.")}
     assert named
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("resnet18", {"layers": [2, 2, 2, 10**14]}),
+        ("vit_small_patch16_224", {"depth": 10**14}),
+        ("convnext_atto", {"depths": [10**14] * 4}),
+    ],
+)
+def test_a_number_of_layers_out_of_all_range_is_refused_at_once(name, options):
+    (key,) = options
+    with pytest.raises(
+        ValueError, match=rf"^options\['{key}'\] must be at most 1024, not 10{{14}}$"
+    ):
+        Timm(name, options=options)

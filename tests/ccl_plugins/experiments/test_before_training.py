@@ -72,7 +72,7 @@ def test_every_run_measures_its_backbone_before_training(pipeline):
 
 def test_measuring_before_training_changes_no_weight(pipeline, monkeypatch):
     run = pipeline.fit(out="run", progress=False)
-    monkeypatch.setattr("ccl_plugins.experiments.train._measure_before", lambda _: ({}, None))
+    monkeypatch.setattr("ccl_plugins.experiments.train.measure_before", lambda *_: ({}, None))
     other = pipeline.fit(out="other", progress=False)
     assert other.before == {}
     states = [each.parts.method.state_dict() for each in (run, other)]

@@ -7,6 +7,7 @@ import random
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from PIL import Image
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.inspection import _columns, inspect
+from ccl_plugins.datasets import image_files
+from ccl_plugins.experiments import images_seen
+from ccl_plugins.experiments.inspection import Faulty, _columns, inspect, inspect_file
 
 SITES = ["Köln", "Köln ", "Bonn"]
 
@@ -89,15 +92,256 @@ def test_an_image_that_cannot_be_read_is_named_with_its_cure(tmp_path, monkeypat
     monkeypatch.chdir(tmp_path)
     file = write(tmp_path, damaged=True)
     file.write_text(TOML.replace('"age"', '"scanner"').replace('"fair_cclk"', '"weaklysup_cclk"'))
-    assert main(["inspect", str(file)]) == 0
-    out = capsys.readouterr().out
+    assert main(["inspect", str(file)]) == 2
+    out, err = capsys.readouterr()
     assert "1 of 40 images of train cannot be read" in out
     assert "5.png" in out
     assert 'on_error = "skip"' in out
-    assert "a step takes" not in out
+    assert "a step takes" in out
+    assert "the run would stop at an image that it reads" in err
+
+
+FAULTS = {
+    "size = 32": ("size = 4", "32, 32"),
+    "batch_size = 8": ("batch_size = 64", "batch_size must be 1 to 39"),
+    'split = "part"': ('split = "part", group = "patient_id"', "values of the group 'patient_id'"),
+    '["knn"]': ('["knn", {use = "linear", column = "nothing"}]', "'nothing'"),
+    '"age"}': ('"age", missing = "error"}', "condition 'condition' has missing"),
+}
+"""What a pipeline has in place of a value, and what is said of it; none depends on another."""
+
+
+@pytest.mark.parametrize("broken", ["damaged", "missing"])
+def test_one_bad_image_hides_no_other_fault_and_no_fault_another(
+    tmp_path, monkeypatch, capsys, broken
+):
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, damaged=True)
+    if broken == "missing":
+        Path("5.png").unlink()
+    text = TOML
+    for right, (wrong, _) in FAULTS.items():
+        assert right in text
+        text = text.replace(right, wrong)
+    file.write_text(text)
+    assert main(["inspect", str(file), "--json"]) == 2
+    out, err = capsys.readouterr()
+    found = json.loads(out)
+    for _, message in FAULTS.values():
+        assert err.count(message) == 1
+        assert message in "\n".join(found["faults"])
+    assert "an image that it reads, as the notes say" in err
+    assert "1 of 40 images of train cannot be read: 5.png" in "\n".join(found["notes"])
+    assert found["columns"]
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ('"lenet5"', '"lenet"', "run.toml: backbone: no backbone 'lenet'"),
+        ('"age"', '"weight"', "no column 'weight'"),
+        ("batch_size = 8", "batchsize = 8", "'batchsize'"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_pipeline_that_cannot_be_composed_hides_nothing_of_its_data(
+    tmp_path, monkeypatch, capsys, right, wrong, message
+):
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, damaged=True)
+    file.write_text(TOML.replace('"part"', '"part", group = "patient_id"').replace(right, wrong))
+    assert main(["inspect", "run.toml"]) == 2
+    out, err = capsys.readouterr()
+    assert message in err
+    assert "values of the group 'patient_id' are in both" in err
+    assert "1 of 40 images of train cannot be read" in out
+    assert err.count("run.toml: run.toml") == 0
+
+
+def test_without_a_data_set_the_mistake_is_told_alone(file, capsys):
+    for right, wrong in (
+        ('"table"', '"tables"'),
+        ("dataset =", "data ="),
+        ("dataset", "= ["),
+        ("images.csv", "others.csv"),
+    ):
+        file.write_text(TOML.replace(right, wrong))
+        assert main(["inspect", str(file)]) == 2
+        out, err = capsys.readouterr()
+        assert not out
+        assert err.count("ccl: ") == 1
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        ('["knn"]', '[{use = "knn", k = 50}]', "k=50 neighbors of only 40"),
+        ("workers = 0", "workers = 0, devices = 3", "cannot be shared by 3 processes"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_training_would_refuse_first_is_told(file, capsys, right, wrong, message):
+    text = TOML.replace('"age"', '"site"').replace('{use = "rbf", scale = 0.1}', '"delta"')
+    assert right in text
+    file.write_text(text.replace(right, wrong))
+    assert main(["inspect", str(file)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_every_condition_that_cannot_be_fitted_is_named(file, capsys):
+    table = Path("images.csv").read_text().splitlines()
+    more = [f"{row},{'dose' if not i else '' if i == 4 else i}" for i, row in enumerate(table)]
+    Path("images.csv").write_text("\n".join(more))
+    both = "\n".join(
+        f"[conditions.{name}]\nuse = 'column'\nname = '{column}'"
+        for name, column in (("old", "age"), ("dose", "dose"))
+    )
+    text = TOML.replace('condition = {use = "column", name = "age"}\n', "")
+    file.write_text(f"{text}\n{both}".replace('use = "fair_cclk"', 'use = "fair_cclk", on = "old"'))
+    assert main(["inspect", str(file), "--quick"]) == 2
+    err = capsys.readouterr().err
+    assert "condition 'old' has missing" in err
+    assert "condition 'dose' has missing" in err
+
+
+def noise(seed: int, size: tuple[int, int] = (16, 16)) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 250, (*size, 3)).astype("u1"))
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+def test_images_that_tell_nothing_and_equal_ones_are_counted_with_examples(file):
+    for i in range(60):
+        noise(i).save(f"{i}.png")
+    Image.new("RGB", (16, 16)).save("0.png")
+    Image.new("RGB", (16, 16), (9, 9, 200)).save("1.png")
+    white = np.array(noise(2))
+    white[:9] = 255
+    Image.fromarray(white).save("2.png")
+    for equal in (12, 13, 44):
+        noise(10).save(f"{equal}.png")
+    noise(99, (20, 30)).save("50.png")
+    text = TOML.replace('"age"', '"site"').replace('{use = "rbf", scale = 0.1}', '"delta"')
+    pipeline = ccl.Pipeline.from_dict(
+        tomllib.loads(text.replace("batch_size = 8", "batch_size = 64"))
+    )
+    with pytest.raises(Faulty, match="64") as raised:
+        inspect(pipeline)
+    found = raised.value.inspection
+    assert found.looked == {"train": 40, "test": 20}
+    notes = "\n".join(found.notes)
+    for line in (
+        "1 of 40 images of train are black, as 0.png",
+        "1 of 40 images of train are of one color, as 1.png",
+        "1 of 40 images of train are saturated: half of their numbers or more are 255, as 2.png",
+        "1 of 40 images of train are there again, with the same label, as 12.png, which equals 10.png",
+        "1 of 40 images of train are there again, with another label, as 13.png, which equals 10.png",
+        "1 of 20 images of test are in train too, with the same label, as 44.png, which equals 10.png",
+        "images of test have 2 sizes, from 16x16 (40.png) to 30x20 (50.png)",
+    ):
+        assert line in notes
+
+
+def of_lists(train: list[Any], test: list[Any], batch_size: int = 4, **given: Any) -> ccl.Pipeline:
+    """A pipeline of images in lists."""
+    usual = {
+        "backbone": "lenet5",
+        "method": ccl.method("simclr", hidden=8, dim=4),
+        "transform": ccl.transform("simclr", size=32),
+        "objective": "infonce",
+        "fit": {"epochs": 1, "batch_size": batch_size, "workers": 0},
+    }
+    return ccl.Pipeline(
+        **{**usual, **given},
+        dataset=ccl.dataset(
+            "torch",
+            train=train,
+            test=test,
+            metadata={"label": [i % 2 for i in range(len(train))]},
+            test_metadata={"label": [i % 2 for i in range(len(test))]},
+        ),
+    )
+
+
+def test_images_that_are_no_files_are_looked_at_too():
+    images = [noise(i) for i in range(8)]
+    images[3], images[5] = images[0], Image.new("RGB", (16, 16))
+    found = inspect(of_lists(images, [noise(8), images[1]], batch_size=2))
+    assert found.step
+    notes = "\n".join(found.notes)
+    assert "images of train are black, as sample 5" in notes
+    assert "with another label, as sample 3, which equals sample 0" in notes
+    assert "1 of 2 images of test are in train too, with the same label, as sample 1" in notes
+
+
+def test_samples_that_are_no_images_go_through_the_networks_and_a_step():
+    features = [torch.rand(6) for _ in range(16)]
+    pipeline = of_lists(
+        features, features[:2], transform="noise", backbone=ccl.backbone("mlp", in_features=6)
+    )
+    found = inspect(pipeline)
+    assert found.step
+    assert not found.looked
+    wrong = of_lists(
+        features, features[:2], transform="noise", backbone=ccl.backbone("mlp", in_features=5)
+    )
+    with pytest.raises(Faulty, match="give it in_features=6"):
+        inspect(wrong)
+
+
+def test_of_many_images_that_are_no_files_some_are_looked_at_and_it_is_said(monkeypatch):
+    monkeypatch.setattr(images_seen, "MOST", 5)
+    found = inspect(of_lists([noise(i) for i in range(12)], [noise(12), noise(13)]))
+    assert found.looked == {"train": 5, "test": 2}
+    assert "5 of 12 images of train were looked at, evenly spaced" in found.notes
+
+
+def test_an_image_unlike_the_first_is_tried_too():
+    """The transform has a mean of three numbers."""
+    images = [torch.zeros(3, 16, 16, dtype=torch.uint8) + i for i in range(8)]
+    images[6] = torch.ones(5, 16, 16, dtype=torch.uint8)
+    for train, test in ((images, images[:2]), (images[:6], images[5:7])):
+        with pytest.raises(Faulty, match="5 channels"):
+            inspect(of_lists(train, test))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_each_image_is_decoded_once_to_be_looked_at(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = write(tmp_path, damaged=True)
+    read: list[str] = []
+    look_into = image_files.look_into
+    monkeypatch.setattr(
+        image_files,
+        "look_into",
+        lambda path, **more: (read.append(path), look_into(path, **more))[1],
+    )
+    text = TOML.replace('"part"', '"part", on_error = "skip"').replace("= 8\nw", "= 64\nw")
+    file.write_text(text.replace("batch_size = 8", "batch_size = 64"))
+    with pytest.raises(Faulty) as raised:
+        inspect_file(file)
+    assert sorted(read) == sorted(f"{i}.png" for i in range(60))
+    assert raised.value.inspection.looked == {"train": 39, "test": 20}
+
+
+def test_quick_looks_at_no_image_but_the_first(file, monkeypatch, capsys):
+    monkeypatch.setattr(image_files, "look_into", None)
+    for i in range(1, 60):
+        Path(f"{i}.png").write_bytes(b"")
+    text = TOML.replace('"age"', '"site"').replace('{use = "rbf", scale = 0.1}', '"delta"')
+    file.write_text(text)
+    assert main(["inspect", str(file), "--quick"]) == 0
+    assert "looked at" not in capsys.readouterr().out
+
+
+def test_values_are_set_as_for_training(file, capsys):
+    text = TOML.replace('"age"', '"site"').replace('{use = "rbf", scale = 0.1}', '"delta"')
+    file.write_text(text)
+    assert main(["inspect", str(file), "--quick", "--set", "fit.batch_size=64"]) == 2
+    assert "batch_size must be 1 to 40" in capsys.readouterr().err
+    assert main(["inspect", str(file), "--quick", "--set", "fit.batchsize=64"]) == 2
+    assert "'batchsize'" in capsys.readouterr().err
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_needs_more_samples_than_a_few_steps_have_is_noted(file, capsys):
     text = TOML.replace('{use = "column", name = "age"}', '{use = "clusters", k = 20}')
@@ -200,7 +444,7 @@ workers = 0
     assert "passes over images in" in notes
     assert "1 that end in .gif" in notes
     file.write_text(text.replace("MORE", 'mode = "L", levels = [0, 4095]'))
-    assert main(["inspect", str(file), "--json"]) == 0
+    assert main(["inspect", str(file), "--json"]) == 2
     notes = "\n".join(json.loads(capsys.readouterr().out)["notes"])
     assert "8 of 8 images of train cannot be read: " in notes
     assert "it has 3 pages: page = 0 reads the first" in notes

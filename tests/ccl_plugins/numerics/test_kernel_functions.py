@@ -17,6 +17,7 @@ from ccl_plugins.kernels import (
     Product,
     Sum,
 )
+from ccl_plugins.numerics import as_vectors
 from ccl_plugins.numerics.kernel_functions import (
     diagonal_of,
     features_of,
@@ -25,6 +26,7 @@ from ccl_plugins.numerics.kernel_functions import (
     reads_one_hot,
     similarities,
 )
+from ccl_plugins.objectives import FairCCLK
 from ccl_plugins.samplers import ConditionalPair
 
 KERNELS = [
@@ -160,9 +162,37 @@ def test_optional_members_are_looked_up_by_name():
 
 def test_a_kernel_declares_whether_it_is_positive_definite():
     assert is_positive_definite(Bare(), "cclk") is True
-    for kernel, name in ((torch.dot, "builtin_function_or_method"), ("rbf", "'rbf'")):
-        with pytest.raises(TypeError, match=f"cclk needs a kernel .* which {name} does not have"):
+    names = r"cclk needs a kernel .* which function does not have: declare positive_definite = True"
+    with pytest.raises(TypeError, match=names):
+        is_positive_definite(lambda a, b: a @ b.T, "cclk")
+    for kernel, name in ((RBF, "the class RBF"), ("rbf", "'rbf'")):
+        with pytest.raises(TypeError, match=rf"cclk needs a kernel, as RBF\(.*, and not {name}"):
             is_positive_definite(kernel, "cclk")
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda kernel: FairCCLK(kernel),
+        lambda kernel: Product([kernel, RBF()]),
+        lambda kernel: Sum(on={"age": kernel, "pose": RBF()}),
+        lambda kernel: ConditionalPair(
+            kernel=kernel, size=4, batch_size=2, seed=0, condition=torch.rand(4, 2)
+        ),
+        lambda kernel: ccl.create("objective", "fair_cclk", kernel=kernel),
+        lambda kernel: ccl.create("objective", "soft_infonce", kernel=kernel),
+        lambda kernel: ccl.create("objective", "infonce", exclude=(kernel, 0.5)),
+        lambda kernel: ccl.create("kernel", "product", kernels=["delta", kernel]),
+    ],
+)
+def test_a_function_is_told_what_to_declare_and_then_is_a_kernel(use):
+    def kernel(a, b):
+        return as_vectors(a) @ as_vectors(b).T
+
+    with pytest.raises((TypeError, ccl.RegistryError), match="declare positive_definite = True"):
+        use(kernel)
+    kernel.positive_definite = True
+    use(kernel)
 
 
 def test_a_radial_kernel_gets_distances_in_floats_of_ids_too():

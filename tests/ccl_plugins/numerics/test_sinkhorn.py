@@ -61,6 +61,19 @@ def test_codes_across_processes_are_those_of_all_samples(monkeypatch, valid):
     assert not torch.allclose(on_rank(0, False), whole[parts[0]])
 
 
+def test_columns_approach_equal_parts_as_the_docstring_says():
+    generator = torch.Generator().manual_seed(0)
+    z, prototypes = (torch.randn(n, 16, generator=generator).double() for n in (64, 8))
+    cosines = torch.cosine_similarity(z[:, None], prototypes, dim=2)
+
+    def farthest(epsilon, iterations):
+        return float((sinkhorn(cosines, epsilon, iterations).sum(0) / 8 - 1).abs().max())
+
+    assert 0.1 < farthest(0.05, 3) < 1 / 3
+    assert farthest(0.01, 3) > 0.4
+    assert farthest(0.05, 100) < 1e-6
+
+
 def test_a_small_epsilon_is_no_overflow_and_there_is_no_gradient():
     codes = sinkhorn((SCORES * 100).requires_grad_(), 1e-3)
     assert codes.isfinite().all()

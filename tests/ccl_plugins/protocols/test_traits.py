@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 from collections import Counter
 
 import pytest
+from support.imports import ROOT
 
 import ccl_plugins as ccl
-from ccl_plugins.kinds import KINDS
+from ccl_plugins.kinds import KINDS, protocol, registry
+from ccl_plugins.objectives import ContrastiveObjective
 from ccl_plugins.protocols import TRAITS, trait
 from ccl_plugins.protocols.traits import DEFAULTS, wrong_traits
 
@@ -120,3 +125,46 @@ def test_all_wrong_traits_are_named_and_properties_are_not_read():
 
 def test_variables_of_one_condition_may_differ():
     built("condition", Ones, missing={"a": "own", "b": "drop"}, hierarchy={"a": True})
+
+
+COMPONENTS = {kind.name for kind in KINDS} - {"dataset", "logger"} | {"self", "reader", "cls"}
+"""Names of variables that hold a component; a logger is Lightning's, and a data set may be a split."""
+
+
+def members_read():
+    """Each member of a component that the sources read where it may be absent, and the place."""
+    for path in sorted((ROOT / "ccl_plugins").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Call(ast.Name("trait"), [_, ast.Constant(name)]):
+                    yield name, f"{path.relative_to(ROOT)}:{node.lineno}"
+                case ast.Call(ast.Name("getattr" | "hasattr"), [read, ast.Constant(name), *_]):
+                    holder = re.findall(r"\w+", ast.unparse(read))[-1]
+                    if holder in COMPONENTS and name[0] != "_" and name.islower():
+                        yield name, f"{path.relative_to(ROOT)}:{node.lineno}"
+
+
+def of_contracts():
+    """What protocols demand, and the parameters of built-in components, which are settings."""
+    for kind in KINDS:
+        yield from dir(protocol(kind.name))
+        yield from protocol(kind.name).__annotations__
+        for spec in registry().specs(kind.name):
+            if spec.plugin == registry().host:
+                yield from inspect.signature(spec.load()).parameters
+
+
+def test_every_trait_that_the_sources_read_is_in_the_table():
+    read = [*members_read()]
+    assert len(read) > 100
+    known = {each.name for each in TRAITS} | {*of_contracts()}
+    assert [each for each in read if each[0] not in known] == []
+
+
+def test_every_switch_of_the_base_class_of_objectives_is_in_the_table():
+    switches = {
+        name for name, value in vars(ContrastiveObjective).items() if isinstance(value, bool)
+    }
+    assert switches - {*dir(protocol("objective"))} <= {
+        t.name for t in TRAITS if t.kind == "objective"
+    }

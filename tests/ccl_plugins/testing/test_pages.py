@@ -1,10 +1,18 @@
-"""The code on the page about the kit runs."""
+"""The code on the page about the kit runs, and the kit runs on the components of all pages."""
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
+import textwrap
+from types import ModuleType
 
+import pytest
 from support.imports import ROOT
+
+import ccl_plugins as ccl
+from ccl_plugins.testing import check
 
 PAGE = ROOT / "docs" / "how-to" / "test-a-plugin.md"
 
@@ -73,3 +81,51 @@ def test_the_how_to_runs(install_plugin):
     for parameter in mark.args[1]:
         if "bootstrap" not in parameter.id:
             names["test_conformance_with_files"](*parameter.values)
+
+
+COMPONENTS = {
+    "Brightness": "condition",
+    "Photometry": "condition",
+    "Ring": "kernel",
+    "Bell": "kernel",
+    "ByAge": "method",
+    "Small": "backbone",
+    "GroupWise": "objective",
+    "Bootstrap": "sampler",
+}
+"""The kind of each class on a page that does not check it itself."""
+
+OTHERS = {"SimCLR", "MoCo", "File", "Signs"}
+"""Classes on pages that are no components: models of lightly's, and what components make."""
+
+PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+
+
+def code_of(page):
+    """The imports and the classes of a page's code."""
+    blocks = re.findall(r"^( *)```python\n(.*?)^\1```", page.read_text("utf-8"), re.M | re.S)
+    body = ast.parse("\n".join(textwrap.dedent(code) for _, code in blocks)).body
+    # Of the package that the tutorial writes, nothing is installed.
+    imports = [each for each in body if isinstance(each, ast.Import | ast.ImportFrom)]
+    left_out = ("__future__", "ccl_ring")
+    imports = [each for each in imports if getattr(each, "module", "") not in left_out]
+    return imports, {each.name: each for each in body if isinstance(each, ast.ClassDef)}
+
+
+def classes():
+    """Each page and class on it that is not checked there, as ``check(ccl.local("kernel", Ring))``."""
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        for name in code_of(page)[1] if "```python" in text else ():
+            if not re.search(rf'check\(ccl\.local\("\w+", {name}\b', text) and name not in OTHERS:
+                yield pytest.param(page, name, id=f"{page.stem}-{name}")
+
+
+@pytest.mark.parametrize(("page", "name"), classes())
+def test_every_component_on_a_page_keeps_the_laws(page, name, monkeypatch):
+    imports, found = code_of(page)
+    session = ModuleType("session")  # a page is one session, whose classes can be pickled
+    monkeypatch.setitem(sys.modules, "session", session)
+    code = ast.Module([*imports, *found.values()], [])
+    exec(compile(code, str(page), "exec"), vars(session))
+    check(ccl.local(COMPONENTS[name], vars(session)[name]))

@@ -6,6 +6,7 @@ import pytest
 import timm
 import torch
 from support import oracle
+from support.imports import ROOT
 from timm.optim import param_groups_layer_decay
 from torch import Tensor, nn
 
@@ -181,6 +182,41 @@ def test_two_steps_of_lars_are_the_published_ones(name: str, decay: str) -> None
     torch.testing.assert_close(found, tuple(stored), rtol=0, atol=5e-8)
     total = torch.cat([x.flatten() for x in found]).sum().item()
     torch.testing.assert_close(total, case["expected_paper"], rtol=1e-8, atol=0)
+
+
+def trained(weight_decay: float, of_moco_v3: bool) -> torch.Tensor:
+    """The weights of a small network after 50 steps of lars, or of the one in MoCo v3's code."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(32, 64), nn.BatchNorm1d(64), nn.ReLU()]
+    layers += [nn.Linear(64, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 16)]
+    network = nn.Sequential(*layers).double()
+    x, y = torch.randn(256, 48, dtype=torch.float64).split([32, 16], dim=1)
+    groups = parameter_groups(network, nn.Identity())
+    optimizer = make_optimizer(groups, "lars", lr=4.8, weight_decay=weight_decay)
+    steps = {p: torch.zeros_like(p) for p in network.parameters()}
+    for _ in range(50):
+        network.zero_grad()
+        (network(x) - y).square().mean().backward()
+        if not of_moco_v3:
+            optimizer.step()
+            continue
+        with torch.no_grad():
+            for p in network.parameters():
+                step = p.grad + weight_decay * p if p.ndim > 1 else p.grad
+                ratio = 0.001 * p.norm() / step.norm() if p.ndim > 1 else 1
+                steps[p] = 0.9 * steps[p] + ratio * step
+                p -= 4.8 * steps[p]
+    return torch.cat([p.detach().flatten() for p in network.parameters()])
+
+
+def test_the_page_says_how_far_lars_is_from_that_of_moco_v3() -> None:
+    page = " ".join((ROOT / "docs" / "how-to" / "recipes.md").read_text("utf-8").split())
+    differences = []
+    for decay in (1e-6, 1e-2):
+        ours, released = (trained(decay, of_moco_v3) for of_moco_v3 in (False, True))
+        differences.append(float((ours - released).norm() / released.norm()))
+    expected = "by {:.0%} with a decay of 1e-6 and by {:.0%} with one of 1e-2"
+    assert expected.format(*differences).replace("%", " %") in page
 
 
 @pytest.mark.parametrize(

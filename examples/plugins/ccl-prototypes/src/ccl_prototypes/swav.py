@@ -19,8 +19,8 @@ class SwAV(ContrastiveObjective):
 
     ``-Σ_c q_c log p_c`` of an anchor, with ``p = softmax(v·c / τ)`` over the k prototypes c, and q the
     code of the same sample in another view: Sinkhorn-Knopp assigns the batch, of all processes, and the
-    queue to the prototypes in equal parts.  Codes have no gradient.  Positives and negatives: none;
-    samples meet in the equal parts alone.  Its value on two views is that of lightly's ``SwaVLoss``.
+    queue to the prototypes, towards equal parts.  Codes have no gradient.  Positives and negatives: none;
+    samples meet in these parts alone.  Its value on two views is that of lightly's ``SwaVLoss``.
 
     The prototypes are a parameter of this objective, on the unit sphere, without weight decay.  They
     exist from construction if ``dim`` is given, as your own loop needs it, otherwise from ``setup``.  In
