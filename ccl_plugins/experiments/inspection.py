@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.utils import data
 
-from ccl_plugins._engine import engine
+import ccl_registry as engine
 from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.image_files import ImageFiles
 from ccl_plugins.experiments.composition import TABLES, Composition
