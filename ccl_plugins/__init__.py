@@ -24,8 +24,8 @@ from ccl_plugins.kinds import KINDS as _KINDS
 from ccl_plugins.kinds import registry as _registry
 
 if TYPE_CHECKING:
-    from ccl_plugins.cli.info import Description
-    from ccl_plugins.cli.tables import TextTable
+    from ccl_plugins.commands.info import Description
+    from ccl_plugins.commands.tables import TextTable
     from ccl_plugins.experiments.pipeline import Pipeline as Pipeline
     from ccl_plugins.experiments.pipeline import Run as Run
     from ccl_plugins.experiments.pipeline import load as load
@@ -87,7 +87,7 @@ def list(kind: str | None = None) -> TextTable:
     Args:
         kind: A kind, as ``"kernel"``.
     """
-    from ccl_plugins.cli.list import listing
+    from ccl_plugins.commands.list import listing
 
     return listing(_registry(), kind)
 
@@ -99,7 +99,7 @@ def info(kind: str, name: str) -> Description:
         kind: Its kind.
         name: Its name; ``"plugin/name"`` where several plug-ins offer it.
     """
-    from ccl_plugins.cli.info import describe
+    from ccl_plugins.commands.info import describe
 
     return describe(_registry(), kind, name)
 
@@ -129,7 +129,7 @@ def compare(runs: Iterable[Run]) -> TextTable:
     Raises:
         FileNotFoundError: For a run without weights.
     """
-    from ccl_plugins.cli.batch import compared
+    from ccl_plugins.commands.batch import compared
     from ccl_plugins.experiments.results import result_of
 
     return compared(map(result_of, runs))

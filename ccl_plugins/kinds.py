@@ -31,6 +31,7 @@ KINDS = (
     _kind("schedule", "How the learning rate changes.", f"{_P}.schedule:Schedule"),
     _kind("logger", "Where the numbers of a run go.", f"{_P}.logger:Logger"),
     _kind("figure", "A picture of runs.", f"{_P}.figure:Figure"),
+    _kind("command", "A command of ccl.", f"{_P}.command:Command"),
 )
 
 FOLDERS = {kind.name: f"{kind.name}s" for kind in KINDS}

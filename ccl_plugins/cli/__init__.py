@@ -1,14 +1,16 @@
-"""The command line: one file per command, and here the parser and the exit status; no training.
+"""The command line: it finds the command that is called, built in or of a plug-in, and runs it.
 
-A command imports what it needs when it runs, so that `ccl list` does not wait for torch.
+The module of that command alone is imported, so that a broken one breaks no other.
 """
 
 from __future__ import annotations
 
 import argparse
 import atexit
+import inspect
 import os
 import sys
+import textwrap
 import threading
 import time
 import traceback
@@ -16,49 +18,9 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import ccl_registry as engine
-from ccl_plugins.cli import (
-    check,
-    doctor,
-    embed,
-    evaluate,
-    export,
-    figures,
-    find_lr,
-    info,
-    information,
-    init,
-    inspect,
-    list,
-    new,
-    push,
-    report,
-    sweep,
-    train,
-)
-from ccl_plugins.cli.commands import Mistake, message
+from ccl_plugins.commands.base import Mistake, message
 from ccl_plugins.files.messages import is_first_by_launcher, one_line_warnings
 from ccl_plugins.kinds import registry
-
-COMMANDS = (
-    init,
-    list,
-    info,
-    doctor,
-    inspect,
-    find_lr,
-    train,
-    evaluate,
-    figures,
-    report,
-    sweep,
-    check,
-    export,
-    push,
-    embed,
-    information,
-    new,
-)
-"""The modules of the commands, in the order of the help."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -70,10 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: The words after ``ccl``; by default those of the process.
     """
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else [*arguments]
+    parsing = not words or words[0].startswith("-")
     try:
         with one_line_warnings():
-            status = int(options.run(options))
+            if parsing:
+                _parser().parse_args(words)
+            command, parser = read_command(words[0])
+            parsing = True
+            options = parser.parse_args(words[1:])
+            parsing = False
+            status = int(command.run(options) or 0)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # `ccl list | head`; what is left must not be flushed into it at exit
@@ -85,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print("; ".join(["ccl: interrupted", *notes]), file=sys.stderr)
         return 130
     except SystemExit as error:  # of a component: its 0 must not pass for success
-        if registry().strict:
+        if parsing or registry().strict:
             raise
         place = traceback.extract_tb(error.__traceback__)[-1]
         end = f"{engine.shown(place.filename)}:{place.lineno} ends the program"
@@ -97,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ccl: {message(error)}", file=sys.stderr)
         return 2
 
+
+START = "Start with 'ccl init FOLDER_OR_TABLE'; 'ccl COMMAND --help' shows an example of each."
 
 GRACE = 5.0
 """Seconds that threads of plug-ins have to end once a command is done."""
@@ -120,17 +91,55 @@ def run() -> NoReturn:
     sys.exit(status)
 
 
+def read_command(name: str) -> tuple[Any, argparse.ArgumentParser]:
+    """A command and the parser of its arguments.
+
+    Args:
+        name: What is typed: its name, or ``PLUGIN/NAME``.
+
+    Raises:
+        RegistryError: For no such command, and for one that cannot be imported or built.
+    """
+    spec = registry().find("command", name)
+    target = spec.load()
+    command = target()
+    example = getattr(command, "example", "")  # `trait` would import torch
+    parser = argparse.ArgumentParser(
+        prog=f"ccl {_word(spec)}",
+        description=" ".join((inspect.getdoc(target) or "").split()),
+        epilog=f"example:\n  {example}" if example else None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_arguments(parser)
+    return command, parser
+
+
 def _parser() -> argparse.ArgumentParser:
+    """The parser of the words before a command; its help lists the commands."""
+    reg, sources = registry(), engine.Sources()
+    rows = {_word(spec): reg.summary(spec, sources) for spec in reg.specs("command")}
+    width = max(map(len, rows))
+    lines = [
+        textwrap.fill(
+            text, 79, initial_indent=f"  {word:{width}}  ", subsequent_indent=" " * (width + 4)
+        )
+        for word, text in rows.items()
+    ]
     parser = argparse.ArgumentParser(
         prog="ccl",
+        usage="ccl [-h] [--version] COMMAND ...",
         description="Conditional contrastive learning as plug-ins on lightly.",
-        epilog="Start with 'ccl init FOLDER_OR_TABLE'; 'ccl COMMAND --help' shows an example of each.",
+        epilog="\n".join(["commands:", *lines, "", START]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    for module in COMMANDS:
-        module.COMMAND.add_to(commands)
+    parser.add_argument("command", metavar="COMMAND", help="one of those below")
     return parser
+
+
+def _word(spec: engine.ComponentSpec) -> str:
+    """What is typed to call a command."""
+    return registry().short_name(spec).replace("_", "-")
 
 
 class _Version(argparse.Action):

@@ -8,6 +8,7 @@ of anchors and keys, ``q`` queue, ``N`` samples of a data set.
 """
 
 from ccl_plugins.protocols.backbone import Backbone as Backbone
+from ccl_plugins.protocols.command import Command as Command
 from ccl_plugins.protocols.condition import VALUE_TYPES as VALUE_TYPES
 from ccl_plugins.protocols.condition import BatchCondition as BatchCondition
 from ccl_plugins.protocols.condition import Condition as Condition

@@ -509,6 +509,12 @@ _DECLARED: Mapping[str, Mapping[str, tuple[Any, ...]]] = {
             " first run of each configuration, and at most six.",
         ),
     },
+    "command": {
+        "example": (
+            "",
+            'Read when its help is shown. A call of it, as `"ccl ring --size 3"`.',
+        ),
+    },
 }
 """By kind and usage: the default, the text and the values of each trait, as `Trait` has them."""
 

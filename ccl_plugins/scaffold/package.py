@@ -31,6 +31,18 @@ FILES = {
 }
 """The files of a package, and the templates they are made from."""
 
+_ELSE = "if another plug-in offers this name too."
+USES = {
+    "command": f"On the command line: `ccl $command`, or `ccl $distribution/$component` {_ELSE}",
+    "figure": "On the command line: `ccl figures RUN --figure $component`. A report has it too.",
+}
+"""How components are used that no pipeline names, by kind."""
+
+IN_A_PIPELINE = (
+    'In a pipeline\'s TOML file: `use = "$component"`, or `use = "$distribution/$component"`'
+    f" {_ELSE}"
+)
+
 
 @dataclass(frozen=True)
 class Names:
@@ -101,11 +113,13 @@ def render(names: Names, *, author: str = "", version: str) -> dict[str, str]:
         raise ValueError(f"the author must be one line of text, not {author!r}")
     values = {
         **asdict(names),
+        "command": names.component.replace("_", "-"),
         "author": author,
         "author_toml": json.dumps(author, ensure_ascii=False),  # JSON and TOML quote alike
         "year": str(date.today().year),
         "release": ".".join(version.split(".")[:2]),
     }
+    values["use"] = Template(USES.get(names.kind, IN_A_PIPELINE)).substitute(values)
     folder = resources.files("ccl_plugins.scaffold") / "templates"
 
     def fill(text: str) -> str:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from ccl_plugins.cli import _parser
-from ccl_plugins.cli.init import chosen
+from ccl_plugins.cli import read_command
+from ccl_plugins.commands.init import chosen
 
 TARGET = Path(__file__).with_name("which-objective.md")
 SPECIES = ["crow", "gull", "heron", "kite", "owl", "robin", "stork", "swan", "tern", "wren"]
@@ -53,7 +53,8 @@ def render() -> str:
 
 
 def _file(command: str) -> str:
-    options = _parser().parse_args([*shlex.split(command)[1:], "--yes"])
+    _, name, *words = shlex.split(command)
+    options = read_command(name)[1].parse_args([*words, "--yes"])
     _, text, _ = chosen(options, Path(options.path), Path("birds.toml"))
     return text
 

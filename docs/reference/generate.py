@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ccl_plugins.cli.docstrings import documentation
+from ccl_plugins.commands.docstrings import documentation
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import TRAITS
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import docstrings
 
-from ccl_plugins.cli.docstrings import documentation
+from ccl_plugins.commands.docstrings import documentation
 from ccl_plugins.kinds import FOLDERS, registry
 
 MODULES = (

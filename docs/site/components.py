@@ -13,8 +13,8 @@ import docstrings
 import matrices
 import references
 
-from ccl_plugins.cli.docstrings import documentation, equation, sections
-from ccl_plugins.cli.info import Description, describe
+from ccl_plugins.commands.docstrings import documentation, equation, sections
+from ccl_plugins.commands.info import Description, describe
 from ccl_plugins.kinds import FOLDERS, registry
 from ccl_plugins.protocols import DoesNotApply
 

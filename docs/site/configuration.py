@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from ccl_plugins.cli.docstrings import documentation
+from ccl_plugins.commands.docstrings import documentation
 from ccl_plugins.experiments import Run
 from ccl_plugins.experiments.composition import SINGLE, TABLES, Composition
 from ccl_plugins.experiments.requirements import DEFAULT

@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Callable, Container
 
-from ccl_plugins.cli.docstrings import entries, sections
+from ccl_plugins.commands.docstrings import entries, sections
 
 Link = Callable[[str], str]
 """From a name in single backticks to what is shown for it."""

@@ -16,7 +16,7 @@ import pytest
 from support.imports import ROOT
 from support.toy_registry import new_registry, write_metadata
 
-from ccl_plugins.cli.list import listing
+from ccl_plugins.commands.list import listing
 from ccl_registry import InvalidConfig, PluginFailed, RegistryError, UnknownComponent, one_line
 from ccl_registry.plugin import PRINTED, Failure, Plugin
 
@@ -375,7 +375,9 @@ def test_metadata_without_a_valid_name_is_listed_without_a_name(tmp_path, monkey
     assert remnant.reason == "its METADATA has no valid Name, 'not a name'"
 
 
-HOOK = "import pluggy\nfrom ccl_registry import ComponentSpec\nhook = pluggy.HookimplMarker('toy')\n"
+HOOK = (
+    "import pluggy\nfrom ccl_registry import ComponentSpec\nhook = pluggy.HookimplMarker('toy')\n"
+)
 
 
 @pytest.fixture

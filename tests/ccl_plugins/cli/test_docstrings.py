@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from ccl_plugins.cli.docstrings import arguments, documentation, entries, equation, sections
+from ccl_plugins.commands.docstrings import arguments, documentation, entries, equation, sections
 from ccl_plugins.kinds import registry
 
 COMPONENTS = [spec for spec in registry().specs() if spec.plugin == registry().host]

@@ -9,8 +9,8 @@ import pytest
 from support.image_samples import write_image
 
 import ccl_plugins as ccl
-from ccl_plugins.cli import _parser, main
-from ccl_plugins.cli import init as init_command
+from ccl_plugins.cli import main, read_command
+from ccl_plugins.commands import init as init_command
 
 HEADER = "image,species,camera,age,count,bird_id,plumage,beak,caption"
 
@@ -38,7 +38,7 @@ def init(*words, source="birds.csv"):
 
 def chosen(*words, source="birds.csv"):
     """The tables of the file that would be written; without the command's look at the data, it is quick."""
-    options = _parser().parse_args(["init", source, "--yes", *words])
+    options = read_command("init")[1].parse_args([source, "--yes", *words])
     _, text, _ = init_command.chosen(options, Path(source), Path("new.toml"))
     return tomllib.loads(text)
 
@@ -164,7 +164,7 @@ def test_a_column_whose_values_are_in_one_split_alone_is_read_within_it(birds):
         ("held", "plate"),
         ("fairness", "plate"),
     ]
-    options = _parser().parse_args(["init", "plates.csv", "--yes", "--suppress", "plate"])
+    options = read_command("init")[1].parse_args(["plates.csv", "--yes", "--suppress", "plate"])
     _, text, _ = init_command.chosen(options, Path("plates.csv"), Path("new.toml"))
     assert "# No plate is in both splits, so that a probe is fitted within the test images" in text
     run = train(tables)
@@ -210,7 +210,7 @@ def test_a_terminal_is_asked_four_questions_at_most(
     given = iter(answers)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", lambda question: next(given))
-    options = _parser().parse_args(["init", "birds.csv"])
+    options = read_command("init")[1].parse_args(["birds.csv"])
     _, text, _ = init_command.chosen(options, Path("birds.csv"), Path("birds.toml"))
     assert capsys.readouterr().out.count("?\n") <= 3
     assert tomllib.loads(text)["objective"]["use"] == objective

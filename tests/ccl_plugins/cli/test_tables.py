@@ -11,7 +11,7 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.commands.tables import TextTable
 
 MARKS = r"""a|b &c _d_ %e $f$ #g {h} ~i^ \j <k> "l" *m* [n] `o` -0.5"""
 ROWS = [{"run": MARKS, "top1": "0.71 ± 0.13", "left": None}, {"run": "x", "top1": "-0.5 (-1 to 2)"}]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ccl_plugins.cli.batch import compared
+from ccl_plugins.commands.batch import compared
 from ccl_plugins.experiments.results import (
     Result,
     compare,

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from scipy import sparse
 
 import ccl_plugins as ccl
-from ccl_plugins.cli.commands import message, reporting_mistakes
+from ccl_plugins.commands.base import message, reporting_mistakes
 from ccl_plugins.conditions import Attributes, Encoder, Saved, WordNet
 from ccl_plugins.datasets import Features, ImageTable
 from ccl_plugins.datasets.color_mnist import read_idx

@@ -20,7 +20,7 @@ from numpy.linalg import inv, norm
 from torch import tensor
 
 import ccl_plugins as ccl
-from ccl_plugins.cli.docstrings import equation
+from ccl_plugins.commands.docstrings import equation
 from ccl_plugins.kinds import registry
 from ccl_plugins.pairs import Patches, Queue, Samples, in_batch, with_keys
 from ccl_plugins.protocols import Sizes, Table, trait

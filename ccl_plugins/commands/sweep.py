@@ -11,16 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ccl_registry as engine
-from ccl_plugins.cli.commands import (
-    FORMAT,
-    Command,
-    Failed,
-    Mistake,
-    argument,
-    reporting_mistakes,
-    values_set,
-)
-from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.commands.base import Failed, Mistake, add_format, add_set, reporting_mistakes
+from ccl_plugins.commands.tables import TextTable
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.cells import Cell
@@ -33,7 +25,7 @@ REPORTED = 40
 """The most runs whose report a sweep draws by itself; the pictures of more take minutes."""
 
 
-def _run(options: argparse.Namespace) -> int:
+class SweepCommand:
     """Train a pipeline with every combination of values, or search for the best ones.
 
     FILE names a pipeline's file (base), or has it as a table, a folder (out), a metric, and a table [grid]
@@ -42,50 +34,83 @@ def _run(options: argparse.Namespace) -> int:
     go on.  A sweep that was stopped goes on with --resume, from the last checkpoint of each cell; so do
     several machines that see the folder.
     """
-    from ccl_plugins.experiments import cells as sweeps
-    from ccl_plugins.experiments.overrides import parse
-    from ccl_plugins.experiments.sweep import Sweep
-    from ccl_plugins.experiments.train import RunInterrupted
-    from ccl_plugins.training.same_data import OtherData
 
-    with reporting_mistakes():
-        sweep = Sweep.from_toml(options.file, [parse(text) for text in options.set])
-        if options.out is not None:
-            sweep = replace(sweep, out=Path(options.out).expanduser())
-    with reporting_mistakes(options.file):
-        sweep.check()
-        notes = sweep.remarks()
-        sweeps.begin(sweep, resume=options.resume)
-    for note in notes:
-        _tell(note)
-    stopped: BaseException | None = None
-    try:
-        if options.jobs == 1 and options.launcher == "local":
-            sweeps.work(sweep, progress=not options.quiet, tell=_tell)
-        else:
-            _wait(sweep, options)
-    except (RunInterrupted, KeyboardInterrupt) as error:
-        stopped = error
-    except OtherData as error:
-        raise Mistake(f"{options.file}: {error}") from error
-    cells = sweeps.cells_of(sweep)
-    files = sweeps.write_results(sweep, cells)
-    if stopped is None and any(each.state == "done" for each in cells):
-        from ccl_plugins.experiments.pipeline import Run
-        from ccl_plugins.report import write_report
+    example = "ccl sweep examples/sweeps/kernel_scale.toml --jobs 2"
 
-        done = [Run(sweep.out / "cells" / each.name) for each in cells if each.state == "done"]
-        if len(done) <= REPORTED:
-            files.append(write_report(done, sweep.out / "report.html"))
-        else:
-            _tell(f"{len(done)} runs: their report takes minutes: ccl report {sweep.out}/cells/*")
-    print(_table(sweep, cells, files, notes).written(options.format))
-    if isinstance(stopped, RunInterrupted):
-        print("ccl: stopped; --resume goes on with this sweep", file=sys.stderr)
-        return 130
-    if stopped is not None:
-        raise stopped
-    return int(any(each.state not in ("done", "pruned") for each in cells))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("file", metavar="FILE.toml", help="the sweep")
+        parser.add_argument(
+            "--jobs",
+            type=_jobs,
+            default=1,
+            metavar="N",
+            help="processes that train at the same time; 1: this one, with its progress bars",
+        )
+        parser.add_argument(
+            "--launcher",
+            choices=("local", "slurm"),
+            default="local",
+            help="where they run; the file's table [slurm] has the options of submitit",
+        )
+        parser.add_argument(
+            "--out", metavar="DIR", help="the sweep's folder, in place of the file's out"
+        )
+        add_set(parser, "base", "dataset.root=mnist")
+        parser.add_argument(
+            "--resume", action="store_true", help="go on with a sweep that was stopped"
+        )
+        parser.add_argument("--quiet", action="store_true", help="no progress bars")
+        add_format(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        from ccl_plugins.experiments import cells as sweeps
+        from ccl_plugins.experiments.overrides import parse
+        from ccl_plugins.experiments.sweep import Sweep
+        from ccl_plugins.experiments.train import RunInterrupted
+        from ccl_plugins.training.same_data import OtherData
+
+        with reporting_mistakes():
+            sweep = Sweep.from_toml(arguments.file, [parse(text) for text in arguments.set])
+            if arguments.out is not None:
+                sweep = replace(sweep, out=Path(arguments.out).expanduser())
+        with reporting_mistakes(arguments.file):
+            sweep.check()
+            notes = sweep.remarks()
+            sweeps.begin(sweep, resume=arguments.resume)
+        for note in notes:
+            _tell(note)
+        stopped: BaseException | None = None
+        try:
+            if arguments.jobs == 1 and arguments.launcher == "local":
+                sweeps.work(sweep, progress=not arguments.quiet, tell=_tell)
+            else:
+                _wait(sweep, arguments)
+        except (RunInterrupted, KeyboardInterrupt) as error:
+            stopped = error
+        except OtherData as error:
+            raise Mistake(f"{arguments.file}: {error}") from error
+        cells = sweeps.cells_of(sweep)
+        files = sweeps.write_results(sweep, cells)
+        if stopped is None and any(each.state == "done" for each in cells):
+            from ccl_plugins.experiments.pipeline import Run
+            from ccl_plugins.report import write_report
+
+            done = [Run(sweep.out / "cells" / each.name) for each in cells if each.state == "done"]
+            if len(done) <= REPORTED:
+                files.append(write_report(done, sweep.out / "report.html"))
+            else:
+                _tell(
+                    f"{len(done)} runs: their report takes minutes: ccl report {sweep.out}/cells/*"
+                )
+        print(_table(sweep, cells, files, notes).written(arguments.format))
+        if isinstance(stopped, RunInterrupted):
+            print("ccl: stopped; --resume goes on with this sweep", file=sys.stderr)
+            return 130
+        if stopped is not None:
+            raise stopped
+        return int(any(each.state not in ("done", "pruned") for each in cells))
 
 
 def _tell(line: str) -> None:
@@ -177,28 +202,3 @@ def _jobs(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"must be a whole number of 1 or more, not {text!r}")
     return int(text)
-
-
-COMMAND = Command(
-    _run,
-    "ccl sweep examples/sweeps/kernel_scale.toml --jobs 2",
-    argument("file", metavar="FILE.toml", help="the sweep"),
-    argument(
-        "--jobs",
-        type=_jobs,
-        default=1,
-        metavar="N",
-        help="processes that train at the same time; 1: this one, with its progress bars",
-    ),
-    argument(
-        "--launcher",
-        choices=("local", "slurm"),
-        default="local",
-        help="where they run; the file's table [slurm] has the options of submitit",
-    ),
-    argument("--out", metavar="DIR", help="the sweep's folder, in place of the file's out"),
-    values_set("base", "dataset.root=mnist"),
-    argument("--resume", action="store_true", help="go on with a sweep that was stopped"),
-    argument("--quiet", action="store_true", help="no progress bars"),
-    FORMAT,
-)

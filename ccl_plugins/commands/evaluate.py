@@ -7,44 +7,46 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccl_plugins.cli.batch import RUNS, attempt_each, compared
-from ccl_plugins.cli.commands import FORMAT, JSON, Command, reporting_mistakes, show
+from ccl_plugins.commands.base import add_format, add_json, add_runs, reporting_mistakes, show
+from ccl_plugins.commands.batch import attempt_each, compared
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
     from ccl_plugins.experiments.results import Result
 
 
-def _run(options: argparse.Namespace) -> int:
+class Evaluate:
     """Measure the frozen features of runs again, and show all in one table.
 
     A run that was interrupted is measured with its newest checkpoint.  One that cannot be measured is
     reported, and the others are shown.
     """
-    from ccl_plugins.experiments.results import Result
 
-    results: dict[Path, Result] = {}
+    example = "ccl evaluate runs/color_digits_fair"
 
-    def measure(folder: Path) -> None:
-        results[folder] = measured(opened(folder))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        add_runs(parser)
+        add_format(parser)
+        add_json(parser)
 
-    def work() -> object:
-        for folder, reason in attempt_each(options.runs, measure).items():
-            if reason:
-                results[folder] = Result(folder, state=f"failed: {reason}")
-        return compared(results.values())
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        from ccl_plugins.experiments.results import Result
 
-    show(options, work)
-    return int(any(each.state.startswith("failed") for each in results.values()))
+        results: dict[Path, Result] = {}
 
+        def measure(folder: Path) -> None:
+            results[folder] = measured(opened(folder))
 
-COMMAND = Command(
-    _run,
-    "ccl evaluate runs/color_digits_fair",
-    RUNS,
-    FORMAT,
-    JSON,
-)
+        def work() -> object:
+            for folder, reason in attempt_each(arguments.runs, measure).items():
+                if reason:
+                    results[folder] = Result(folder, state=f"failed: {reason}")
+            return compared(results.values())
+
+        show(arguments, work)
+        return int(any(each.state.startswith("failed") for each in results.values()))
 
 
 def opened(folder: str | Path) -> Run:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ccl_registry as engine
-from ccl_plugins.cli.commands import Command, Mistake, argument, reporting_mistakes
+from ccl_plugins.commands.base import Mistake, reporting_mistakes
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import ValueType
@@ -28,76 +28,90 @@ WISHES = {
 """What can be wished of a column of classes; of numbers, to keep and to suppress."""
 
 
-def _run(options: argparse.Namespace) -> int:
+class Init:
     """Start here: write a pipeline for a folder or a table of images, from a few questions or options."""
-    path = Path(options.path).expanduser()
-    file = Path(options.out or f"{path.resolve().stem}.toml").expanduser()
-    if file.exists():
-        raise Mistake(f"{file} exists, and is not changed: --out names another file")
-    from ccl_plugins.cli.inspect import Shown
-    from ccl_plugins.experiments.composition import Composition
-    from ccl_plugins.experiments.inspection import inspect_composed
 
-    with reporting_mistakes(str(path)):
-        title, text, notes = chosen(options, path, file)
-        tables = tomllib.loads(text)
-        inspection = inspect_composed(
-            lambda: Composition.from_dict(tables, str(file)), quick=options.quick
+    example = "ccl init birds.csv --keep species --suppress camera"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument(
+            "path",
+            metavar="FOLDER_OR_TABLE",
+            help="a folder of images, or of a folder per class; or a table (.csv, .tsv, .parquet)",
         )
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("x", encoding="utf-8") as opened:
-        opened.write(text)
-    for note in notes:
-        print(f"- {note}")
-    print(Shown(inspection))
-    print(f"{file}: {title}")
-    print(f"next:\n  ccl train {shlex.quote(str(file))}")
-    return 0
+        parser.add_argument(
+            "--out", metavar="FILE.toml", help="the file (default: named after the data)"
+        )
+        parser.add_argument(
+            "--keep", metavar="COLUMN", help="classes or numbers that features shall tell"
+        )
+        parser.add_argument(
+            "--suppress",
+            action="append",
+            default=[],
+            metavar="COLUMN",
+            help="classes or numbers that features shall not tell; may be repeated",
+        )
+        parser.add_argument(
+            "--weak",
+            action="append",
+            default=[],
+            metavar="COLUMN",
+            help="classes of images that are mostly alike, as noisy labels or attributes; may be repeated",
+        )
+        parser.add_argument(
+            "--pairs", metavar="COLUMN", help="what an image shows, of which there are a few each"
+        )
+        parser.add_argument(
+            "--captions", metavar="COLUMN", help="texts that say what an image shows"
+        )
+        parser.add_argument(
+            "--batch", type=int, metavar="N", help="images that fit into memory at once"
+        )
+        parser.add_argument(
+            "--label", metavar="COLUMN", help="classes to measure by (default: one of such a name)"
+        )
+        parser.add_argument(
+            "--image", metavar="COLUMN", help="image files (default: one of such a name)"
+        )
+        parser.add_argument(
+            "--type",
+            action="append",
+            default=[],
+            metavar="COLUMN=TYPE",
+            help="categorical or continuous, where a column is read as the other; may be repeated",
+        )
+        parser.add_argument("--yes", action="store_true", help="ask nothing")
+        parser.add_argument(
+            "--quick", action="store_true", help="decode no image file and make no step"
+        )
 
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        path = Path(arguments.path).expanduser()
+        file = Path(arguments.out or f"{path.resolve().stem}.toml").expanduser()
+        if file.exists():
+            raise Mistake(f"{file} exists, and is not changed: --out names another file")
+        from ccl_plugins.commands.inspect import Shown
+        from ccl_plugins.experiments.composition import Composition
+        from ccl_plugins.experiments.inspection import inspect_composed
 
-COMMAND = Command(
-    _run,
-    "ccl init birds.csv --keep species --suppress camera",
-    argument(
-        "path",
-        metavar="FOLDER_OR_TABLE",
-        help="a folder of images, or of a folder per class; or a table (.csv, .tsv, .parquet)",
-    ),
-    argument("--out", metavar="FILE.toml", help="the file (default: named after the data)"),
-    argument("--keep", metavar="COLUMN", help="classes or numbers that features shall tell"),
-    argument(
-        "--suppress",
-        action="append",
-        default=[],
-        metavar="COLUMN",
-        help="classes or numbers that features shall not tell; may be repeated",
-    ),
-    argument(
-        "--weak",
-        action="append",
-        default=[],
-        metavar="COLUMN",
-        help="classes of images that are mostly alike, as noisy labels or attributes; may be repeated",
-    ),
-    argument(
-        "--pairs", metavar="COLUMN", help="what an image shows, of which there are a few each"
-    ),
-    argument("--captions", metavar="COLUMN", help="texts that say what an image shows"),
-    argument("--batch", type=int, metavar="N", help="images that fit into memory at once"),
-    argument(
-        "--label", metavar="COLUMN", help="classes to measure by (default: one of such a name)"
-    ),
-    argument("--image", metavar="COLUMN", help="image files (default: one of such a name)"),
-    argument(
-        "--type",
-        action="append",
-        default=[],
-        metavar="COLUMN=TYPE",
-        help="categorical or continuous, where a column is read as the other; may be repeated",
-    ),
-    argument("--yes", action="store_true", help="ask nothing"),
-    argument("--quick", action="store_true", help="decode no image file and make no step"),
-)
+        with reporting_mistakes(str(path)):
+            title, text, notes = chosen(arguments, path, file)
+            tables = tomllib.loads(text)
+            inspection = inspect_composed(
+                lambda: Composition.from_dict(tables, str(file)), quick=arguments.quick
+            )
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+        for note in notes:
+            print(f"- {note}")
+        print(Shown(inspection))
+        print(f"{file}: {title}")
+        print(f"next:\n  ccl train {shlex.quote(str(file))}")
+        return 0
 
 
 def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, str, list[str]]:

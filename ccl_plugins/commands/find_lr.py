@@ -5,28 +5,36 @@ from __future__ import annotations
 import argparse
 import math
 
-from ccl_plugins.cli.commands import JSON, Command, argument, reporting_mistakes, show, values_set
-from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.commands.base import add_json, add_set, reporting_mistakes, show
+from ccl_plugins.commands.tables import TextTable
 
 
-def _run(options: argparse.Namespace) -> int:
+class FindLR:
     """Suggest a learning rate, from a short training in which it rises; nothing is kept."""
-    show(options, lambda: _table(options))
-    return 0
 
+    example = "ccl find-lr examples/color_digits_fair.toml --plot rates.png"
 
-COMMAND = Command(
-    _run,
-    "ccl find-lr examples/color_digits_fair.toml --plot rates.png",
-    argument("file", metavar="FILE.toml", help="a configuration file"),
-    argument("--least", type=float, default=1e-6, help="the first rate (default: %(default)s)"),
-    argument("--most", type=float, default=10.0, help="the last rate (default: %(default)s)"),
-    argument("--steps", type=int, default=100, help="optimizer steps (default: %(default)s)"),
-    values_set("file", "fit.batch_size=512"),
-    argument("--plot", metavar="FILE.png", help="draw the losses into this file"),
-    argument("--quiet", action="store_true", help="no progress bar"),
-    JSON,
-)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("file", metavar="FILE.toml", help="a configuration file")
+        parser.add_argument(
+            "--least", type=float, default=1e-6, help="the first rate (default: %(default)s)"
+        )
+        parser.add_argument(
+            "--most", type=float, default=10.0, help="the last rate (default: %(default)s)"
+        )
+        parser.add_argument(
+            "--steps", type=int, default=100, help="optimizer steps (default: %(default)s)"
+        )
+        add_set(parser, "file", "fit.batch_size=512")
+        parser.add_argument("--plot", metavar="FILE.png", help="draw the losses into this file")
+        parser.add_argument("--quiet", action="store_true", help="no progress bar")
+        add_json(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        show(arguments, lambda: _table(arguments))
+        return 0
 
 
 def _table(options: argparse.Namespace) -> TextTable:

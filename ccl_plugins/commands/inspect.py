@@ -9,42 +9,37 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ccl_plugins.cli.commands import (
-    JSON,
-    Command,
-    Mistake,
-    argument,
-    message,
-    reporting_mistakes,
-    show,
-    values_set,
-)
-from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.commands.base import Mistake, add_json, add_set, message, reporting_mistakes, show
+from ccl_plugins.commands.tables import TextTable
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.inspection import Inspection
 
 
-def _run(options: argparse.Namespace) -> int:
+class Inspect:
     """Show a pipeline's columns, what looks wrong in its data, and what a step costs; nothing is kept."""
-    shown = show(options, lambda: _inspected(options))
-    if not shown.faults:
-        return 0
-    place = f"{options.file}: "
-    *others, last = (place + each.removeprefix(place) for each in shown.faults)
-    for each in others:
-        print(f"ccl: {each}", file=sys.stderr)
-    raise Mistake(last)
 
+    example = "ccl inspect examples/color_digits_fair.toml"
 
-COMMAND = Command(
-    _run,
-    "ccl inspect examples/color_digits_fair.toml",
-    argument("file", metavar="FILE.toml", help="a configuration file"),
-    argument("--quick", action="store_true", help="look at no image but the first, make no step"),
-    values_set("file", "fit.batch_size=512"),
-    JSON,
-)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("file", metavar="FILE.toml", help="a configuration file")
+        parser.add_argument(
+            "--quick", action="store_true", help="look at no image but the first, make no step"
+        )
+        add_set(parser, "file", "fit.batch_size=512")
+        add_json(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        shown = show(arguments, lambda: _inspected(arguments))
+        if not shown.faults:
+            return 0
+        place = f"{arguments.file}: "
+        *others, last = (place + each.removeprefix(place) for each in shown.faults)
+        for each in others:
+            print(f"ccl: {each}", file=sys.stderr)
+        raise Mistake(last)
 
 
 class Shown(TextTable):

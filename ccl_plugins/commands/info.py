@@ -12,24 +12,26 @@ from importlib import metadata
 from typing import Any
 
 import ccl_registry as engine
-from ccl_plugins.cli.commands import KIND_NAMES, Command, argument
-from ccl_plugins.cli.docstrings import documented, reading
+from ccl_plugins.commands.base import KIND_NAMES
+from ccl_plugins.commands.docstrings import documented, reading
 from ccl_plugins.kinds import protocol, registry
 
 
-def _run(options: argparse.Namespace) -> int:
+class Info:
     """Show a component: parameters with defaults, documentation, file and plug-in."""
-    description = describe(registry(), options.kind, options.name)
-    print(description)
-    return 1 if description.failures else 0
 
+    example = "ccl info kernel rbf"
 
-COMMAND = Command(
-    _run,
-    "ccl info kernel rbf",
-    argument("kind", metavar="KIND", help=f"one of: {KIND_NAMES}"),
-    argument("name", metavar="NAME", help="its name, or PLUGIN/NAME"),
-)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("kind", metavar="KIND", help=f"one of: {KIND_NAMES}")
+        parser.add_argument("name", metavar="NAME", help="its name, or PLUGIN/NAME")
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        description = describe(registry(), arguments.kind, arguments.name)
+        print(description)
+        return 1 if description.failures else 0
 
 
 @dataclass(frozen=True)

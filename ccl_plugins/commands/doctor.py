@@ -9,10 +9,10 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 
 import ccl_registry as engine
-from ccl_plugins.cli.commands import JSON, Command, argument, show
-from ccl_plugins.cli.docstrings import documented
-from ccl_plugins.cli.list import rivals
-from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.commands.base import add_json, show
+from ccl_plugins.commands.docstrings import documented
+from ccl_plugins.commands.list import rivals
+from ccl_plugins.commands.tables import TextTable
 from ccl_plugins.kinds import HEAVY, registry
 
 LIBRARIES = ("torch", "torchvision", "lightly", "pytorch-lightning", "timm", "pluggy")
@@ -20,17 +20,19 @@ SLOW = 0.2
 """Seconds; a hooks module that takes longer to import is reported."""
 
 
-def _run(options: argparse.Namespace) -> int:
+class Doctor:
     """Show plug-ins, what failed and why, and library versions; exit with 1 if something failed."""
-    return 0 if show(options, lambda: examine(registry(), load=options.load)).healthy else 1
 
+    example = "ccl doctor --load"
 
-COMMAND = Command(
-    _run,
-    "ccl doctor --load",
-    argument("--load", action="store_true", help="import every component too"),
-    JSON,
-)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("--load", action="store_true", help="import every component too")
+        add_json(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        return 0 if show(arguments, lambda: examine(registry(), load=arguments.load)).healthy else 1
 
 
 TOLD = ["name", "version", "state", "reason", "seconds", "printed", "modules", "changes", "copies"]

@@ -5,23 +5,25 @@ from __future__ import annotations
 import argparse
 
 import ccl_registry as engine
-from ccl_plugins.cli.commands import JSON, KIND_NAMES, Command, argument, show
-from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.commands.base import KIND_NAMES, add_json, show
+from ccl_plugins.commands.tables import TextTable
 from ccl_plugins.kinds import registry
 
 
-def _run(options: argparse.Namespace) -> int:
+class List:
     """List the components on offer."""
-    show(options, lambda: listing(registry(), options.kind))
-    return 0
 
+    example = "ccl list kernel"
 
-COMMAND = Command(
-    _run,
-    "ccl list kernel",
-    argument("kind", nargs="?", metavar="KIND", help=f"one of: {KIND_NAMES}"),
-    JSON,
-)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of: {KIND_NAMES}")
+        add_json(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        show(arguments, lambda: listing(registry(), arguments.kind))
+        return 0
 
 
 def listing(registry: engine.Registry, kind: str | None = None) -> TextTable:

@@ -1,4 +1,4 @@
-"""Shared by the sub-commands: their parsers, their output, and one line for a user's mistake."""
+"""What commands share: arguments, output, and one line for a user's mistake."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from typing import Any
 
 import ccl_registry as engine
 from ccl_plugins.kinds import KINDS
-
-Argument = tuple[tuple[str, ...], dict[str, Any]]
-
 
 MISTAKES = (
     engine.RegistryError,
@@ -38,55 +35,33 @@ class Failed(RuntimeError):
     """A run that failed, although nothing was wrong in the call or in its file; the message says why."""
 
 
-class Command:
-    """A sub-command.
-
-    Args:
-        run: Runs it and returns the exit status; its docstring is the help.
-        example: A call, shown at the end of the help.
-        arguments: Its arguments.
-    """
-
-    def __init__(
-        self, run: Callable[[argparse.Namespace], int], example: str, *arguments: Argument
-    ) -> None:
-        self.run, self.example, self.arguments = run, example, arguments
-
-    def add_to(self, commands: Any) -> None:
-        """Add its parser to those that ``add_subparsers`` returned."""
-        doc = " ".join((self.run.__doc__ or "").split())
-        parser = commands.add_parser(
-            self.example.split()[1],
-            help=doc,
-            description=doc,
-            epilog=f"example:\n  {self.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        for names, options in self.arguments:
-            parser.add_argument(*names, **options)
-        parser.set_defaults(run=self.run)
-
-
-def argument(*names: str, **options: Any) -> Argument:
-    """An argument of a command, as ``ArgumentParser.add_argument`` takes it."""
-    return names, options
-
-
-def values_set(of: str, example: str) -> Argument:
-    """The argument ``--set``, in place of values of a configuration."""
-    words = f"in place of a value of the {of}, as {example}; may be repeated"
-    return argument("--set", action="append", default=[], metavar="KEY=VALUE", help=words)
-
-
-JSON = argument("--json", action="store_true", help="print JSON")
 FORMATS = ("text", "markdown", "latex")
-FORMAT = argument(
-    "--format",
-    choices=FORMATS,
-    default="text",
-    help="how the table is printed (default: %(default)s)",
-)
+"""The forms of a table."""
+
 KIND_NAMES = ", ".join(kind.name for kind in KINDS)
+
+
+def add_json(parser: argparse.ArgumentParser) -> None:
+    """Add ``--json``, which `show` obeys."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add ``--format``, which `show` obeys."""
+    words = "how the table is printed (default: %(default)s)"
+    parser.add_argument("--format", choices=FORMATS, default="text", help=words)
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add the folders of runs, one or more."""
+    words = "a folder that `ccl train` wrote"
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=words)
+
+
+def add_set(parser: argparse.ArgumentParser, of: str, example: str) -> None:
+    """Add ``--set``, in place of values of a configuration."""
+    words = f"in place of a value of the {of}, as {example}; may be repeated"
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=words)
 
 
 def show(options: argparse.Namespace, work: Callable[[], Any]) -> Any:

@@ -7,40 +7,36 @@ import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.cli.commands import (
-    FORMAT,
-    JSON,
-    Command,
-    Mistake,
-    argument,
-    reporting_mistakes,
-    show,
-)
-from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.commands.base import Mistake, add_format, add_json, reporting_mistakes, show
+from ccl_plugins.commands.tables import TextTable
 
 if TYPE_CHECKING:
     from ccl_plugins.information.plane import Point
 
 
-def _run(options: argparse.Namespace) -> int:
+class Information:
     """Show what a pipeline's categorical conditions tell about a column, in bits."""
-    show(options, lambda: _table(options))
-    return 0
 
+    example = "ccl information examples/weak_labels.toml --values k=1,2,3 --plot information.png"
 
-COMMAND = Command(
-    _run,
-    "ccl information examples/weak_labels.toml --values k=1,2,3 --plot information.png",
-    argument("file", metavar="FILE.toml", help="a configuration file"),
-    argument("--against", default="label", metavar="COLUMN", help="the target T (default: label)"),
-    argument(
-        "--values", metavar="PARAMETER=V,V,...", help="values of one parameter of a condition"
-    ),
-    argument("--on", metavar="NAME", help="the condition whose parameter it is"),
-    argument("--plot", metavar="FILE.png", help="draw the values into this file"),
-    FORMAT,
-    JSON,
-)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("file", metavar="FILE.toml", help="a configuration file")
+        parser.add_argument(
+            "--against", default="label", metavar="COLUMN", help="the target T (default: label)"
+        )
+        parser.add_argument(
+            "--values", metavar="PARAMETER=V,V,...", help="values of one parameter of a condition"
+        )
+        parser.add_argument("--on", metavar="NAME", help="the condition whose parameter it is")
+        parser.add_argument("--plot", metavar="FILE.png", help="draw the values into this file")
+        add_format(parser)
+        add_json(parser)
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        show(arguments, lambda: _table(arguments))
+        return 0
 
 
 def _table(options: argparse.Namespace) -> TextTable:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ccl_registry as engine
-from ccl_plugins.cli.commands import Failed, Mistake, argument, message
-from ccl_plugins.cli.tables import TextTable
+from ccl_plugins.commands.base import Failed, Mistake, message
+from ccl_plugins.commands.tables import TextTable
 from ccl_plugins.files.messages import warnings_of
 from ccl_plugins.kinds import registry
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 EXPLAINED = (engine.RegistryError, Mistake, Failed, OSError)
 """Errors whose message says what is wrong; others are bugs, and keep their traceback."""
-
-RUNS = argument("runs", nargs="+", metavar="RUN", help="a folder that `ccl train` wrote")
 
 
 def attempt(

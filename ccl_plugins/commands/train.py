@@ -13,18 +13,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.cli.batch import attempt, compared
-from ccl_plugins.cli.commands import (
-    FORMAT,
-    Command,
+from ccl_plugins.commands.base import (
     Failed,
     Mistake,
-    argument,
+    add_format,
+    add_set,
     message,
     reporting_mistakes,
-    values_set,
 )
-from ccl_plugins.cli.evaluate import measured
+from ccl_plugins.commands.batch import attempt, compared
+from ccl_plugins.commands.evaluate import measured
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.messages import warnings_of
 from ccl_plugins.kinds import registry
@@ -70,61 +68,109 @@ class Job:
     changes: Sequence[tuple[Sequence[str], Any]] = ()
 
 
-def _run(options: argparse.Namespace) -> int:
+class Train:
     """Train each FILE into DIR/<name of the file>, evaluate it, and show all in one table.
 
     All files are checked, and their data are read, before the first is trained.  A file that fails later is
     reported, and the others go on.
     """
-    from ccl_plugins.experiments.results import Result
-    from ccl_plugins.experiments.train import RunInterrupted, is_first
 
-    jobs = _jobs(options)
-    ready = _checked(jobs, options)
-    if options.launcher:
-        return _submit(jobs, ready, options)
-    if options.slurm:
-        raise Mistake("--slurm sets options of jobs: give --launcher slurm")
-    results = [Result(job.folder, state="not begun") for job in jobs]
-    # A mistake in the only file is no failed run among others.
-    passing = (RunInterrupted, *([Mistake] if len(jobs) == 1 else []))
-    stopped: BaseException | None = None
+    example = "ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml"
 
-    def work(i: int) -> None:
-        def before(untrained: Mapping[str, Measurement]) -> None:
-            results[i] = Result(jobs[i].folder, untrained, state="stopped")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("files", nargs="+", metavar="FILE.toml", help="a configuration file")
+        parser.add_argument(
+            "--out",
+            default="runs",
+            metavar="DIR",
+            help="the folder of the runs (default: %(default)s)",
+        )
+        parser.add_argument("--resume", action="store_true", help="continue runs that were stopped")
+        parser.add_argument("--overwrite", action="store_true", help="delete runs in these folders")
+        for name, kind in _VALUES.items():
+            parser.add_argument(
+                f"--{name.replace('_', '-')}", type=kind, help=f"in place of the file's {name}"
+            )
+        parser.add_argument(
+            "--seeds",
+            type=_seeds,
+            metavar="0,1,2",
+            help="train each file with each of these seeds, into DIR/NAME-seed-0, ...",
+        )
+        add_set(parser, "file", "objective.kernel.scale=0.2")
+        parser.add_argument(
+            "--compile", action="store_const", const=True, help="compile networks and objective"
+        )
+        parser.add_argument(
+            "--detect-anomaly", action="store_const", const=True, help="look for NaN in every step"
+        )
+        parser.add_argument("--quiet", action="store_true", help="no progress bar")
+        add_format(parser)
+        parser.add_argument(
+            "--launcher",
+            choices=("local", "slurm"),
+            help="train each file in a job, which begins again where it was stopped",
+        )
+        parser.add_argument(
+            "--slurm",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help="an option of submitit for jobs, as timeout_min=600; may be repeated",
+        )
 
-        results[i] = Result(jobs[i].folder, state="stopped")
-        results[i] = _train(jobs[i], ready[i], options.quiet, before)
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        from ccl_plugins.experiments.results import Result
+        from ccl_plugins.experiments.train import RunInterrupted, is_first
 
-    for i, (job, checked) in enumerate(zip(jobs, ready, strict=True)):
-        try:
-            with _warnings_of(job, jobs):
-                reason = ""
-                if not is_first():
-                    work(i)  # Lightning ends all processes if one of them fails
-                else:
-                    reason = attempt(job.file, work, i, passing=passing)
-            if reason:
-                results[i] = replace(results[i], state=f"failed: {reason}")
-                if checked.pipeline.settings.processes > 1:
-                    break  # the other processes have ended, or wait for this one
-        except RunInterrupted as error:
-            results[i] = replace(results[i], state=f"step {error.step} of {error.total}")
-            stopped = error
-            break
-        except KeyboardInterrupt as error:
-            stopped = error
-            break
-    if is_first():
-        print(compared(results).written(options.format))
-    if isinstance(stopped, RunInterrupted):
+        jobs = _jobs(arguments)
+        ready = _checked(jobs, arguments)
+        if arguments.launcher:
+            return _submit(jobs, ready, arguments)
+        if arguments.slurm:
+            raise Mistake("--slurm sets arguments of jobs: give --launcher slurm")
+        results = [Result(job.folder, state="not begun") for job in jobs]
+        # A mistake in the only file is no failed run among others.
+        passing = (RunInterrupted, *([Mistake] if len(jobs) == 1 else []))
+        stopped: BaseException | None = None
+
+        def work(i: int) -> None:
+            def before(untrained: Mapping[str, Measurement]) -> None:
+                results[i] = Result(jobs[i].folder, untrained, state="stopped")
+
+            results[i] = Result(jobs[i].folder, state="stopped")
+            results[i] = _train(jobs[i], ready[i], arguments.quiet, before)
+
+        for i, (job, checked) in enumerate(zip(jobs, ready, strict=True)):
+            try:
+                with _warnings_of(job, jobs):
+                    reason = ""
+                    if not is_first():
+                        work(i)  # Lightning ends all processes if one of them fails
+                    else:
+                        reason = attempt(job.file, work, i, passing=passing)
+                if reason:
+                    results[i] = replace(results[i], state=f"failed: {reason}")
+                    if checked.pipeline.settings.processes > 1:
+                        break  # the other processes have ended, or wait for this one
+            except RunInterrupted as error:
+                results[i] = replace(results[i], state=f"step {error.step} of {error.total}")
+                stopped = error
+                break
+            except KeyboardInterrupt as error:
+                stopped = error
+                break
         if is_first():
-            print(f"ccl: {stopped}", file=sys.stderr)
-        return 130
-    if stopped is not None:
-        raise stopped
-    return int(any(each.state for each in results))
+            print(compared(results).written(arguments.format))
+        if isinstance(stopped, RunInterrupted):
+            if is_first():
+                print(f"ccl: {stopped}", file=sys.stderr)
+            return 130
+        if stopped is not None:
+            raise stopped
+        return int(any(each.state for each in results))
 
 
 def _warnings_of(job: Job, jobs: Sequence[Job]) -> AbstractContextManager[None]:
@@ -301,44 +347,3 @@ def _train(
     if splits is not None:  # else it has no features, which take time to compute
         attempt(f"{job.folder}: the pictures for TensorBoard", show, run)
     return result
-
-
-COMMAND = Command(
-    _run,
-    "ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml",
-    argument("files", nargs="+", metavar="FILE.toml", help="a configuration file"),
-    argument(
-        "--out", default="runs", metavar="DIR", help="the folder of the runs (default: %(default)s)"
-    ),
-    argument("--resume", action="store_true", help="continue runs that were stopped"),
-    argument("--overwrite", action="store_true", help="delete runs in these folders"),
-    *(
-        argument(f"--{name.replace('_', '-')}", type=kind, help=f"in place of the file's {name}")
-        for name, kind in _VALUES.items()
-    ),
-    argument(
-        "--seeds",
-        type=_seeds,
-        metavar="0,1,2",
-        help="train each file with each of these seeds, into DIR/NAME-seed-0, ...",
-    ),
-    values_set("file", "objective.kernel.scale=0.2"),
-    argument("--compile", action="store_const", const=True, help="compile networks and objective"),
-    argument(
-        "--detect-anomaly", action="store_const", const=True, help="look for NaN in every step"
-    ),
-    argument("--quiet", action="store_true", help="no progress bar"),
-    FORMAT,
-    argument(
-        "--launcher",
-        choices=("local", "slurm"),
-        help="train each file in a job, which begins again where it was stopped",
-    ),
-    argument(
-        "--slurm",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="an option of submitit for jobs, as timeout_min=600; may be repeated",
-    ),
-)

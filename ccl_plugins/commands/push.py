@@ -1,0 +1,77 @@
+"""``ccl push``: a run's backbone on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ccl_plugins.commands.base import Mistake, reporting_mistakes
+from ccl_plugins.commands.evaluate import opened
+from ccl_plugins.files.messages import printable
+
+
+class Push:
+    """Share a finished run's backbone on the Hugging Face Hub.
+
+    A repository has the weights, what loads them without this library, and a card that says what they were
+    trained on, under which condition, what their features tell and what leaks.
+    """
+
+    example = "ccl push runs/color_digits_fair me/fair-digits --license mit"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments."""
+        parser.add_argument("run_folder", metavar="RUN", help="a folder that `ccl train` wrote")
+        parser.add_argument(
+            "repository", nargs="?", metavar="NAME", help="of the repository, as me/model"
+        )
+        parser.add_argument(
+            "--license",
+            "--licence",
+            metavar="ID",
+            help="the license of the weights by its name on the Hub, as mit; needed for an upload",
+        )
+        parser.add_argument("--private", action="store_true", help="create a private repository")
+        parser.add_argument(
+            "--dry-run", metavar="OUT", help="write the folder, new or empty, and upload nothing"
+        )
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it and return the exit status."""
+        from ccl_plugins.sharing.folder import write_folder
+        from ccl_plugins.sharing.hub import require_login, upload
+        from ccl_plugins.sharing.names import check_license, check_repository
+
+        repository, license = arguments.repository, arguments.license
+        with reporting_mistakes():
+            if license is not None:
+                check_license(license)
+            if repository is not None:
+                check_repository(repository)
+            if arguments.dry_run is None:
+                _require_all(arguments)
+                require_login()
+        run = opened(arguments.run_folder)
+        with TemporaryDirectory(prefix="ccl-push-") as temporary:
+            folder = Path(arguments.dry_run or temporary).expanduser()
+            with reporting_mistakes():
+                notes = write_folder(run, folder, repository=repository, license=license)
+            for note in notes:
+                print(printable(note))
+            if arguments.dry_run is not None:
+                print(f"{folder}: read its README.md; nothing was uploaded")
+                return 0
+            address = upload(folder, repository, private=arguments.private)
+        print(f"{address}: uploaded")
+        return 0
+
+
+def _require_all(options: argparse.Namespace) -> None:
+    """Refuse an upload without a repository or a license."""
+    if options.repository is None:
+        raise Mistake("name the repository, as in ccl push RUN me/model, or give --dry-run OUT")
+    if options.license is None:
+        raise Mistake(
+            "give the license of these weights, as --license mit: without one nobody may use them"
+        )

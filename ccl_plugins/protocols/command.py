@@ -1,0 +1,24 @@
+"""The contract of commands."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Protocol
+
+
+class Command(Protocol):
+    """A command of ``ccl``, which is called by its name: ``find_lr`` by ``ccl find-lr``.
+
+    Its docstring is its help, and the first sentence stands in ``ccl --help``.  Its module is imported when
+    the command is called; what takes long to import, as torch does, is imported where it is used.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments, each with a help text, to the parser of the command."""
+
+    def run(self, arguments: argparse.Namespace) -> int | None:
+        """Run the command and return its exit status: 0 or None, 1 for a failure found, 2 for a mistake.
+
+        Raises:
+            Mistake: Of ``ccl_plugins.commands``: the message is printed as one line, and the status is 2.
+        """
