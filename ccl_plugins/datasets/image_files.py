@@ -219,11 +219,21 @@ class ImageFiles(Annotated):
                     stacklevel=4,
                 )
 
-    def _cure(self, by_type: bool = False) -> str:
-        """The levels to give, by what some images hold."""
+    def proposed(self) -> Levels:
+        """The levels that some images have; None if all have 8 bits."""
+        deep, plain, _ = self._deep()
+        return deep if plain or len(deep) > 1 else next(iter(deep.values()), None)
+
+    def _deep(self) -> tuple[dict[str, Range], bool, int]:
+        """The ranges of some images of more than 8 bits, whether others have 8, and how many were read."""
         ranges, count = self.ranges(RANGED)
         plain = ranges.pop("uint8", None) is not None
         deep = {name: (low, max(high, low + 1)) for name, (low, high) in ranges.items()}
+        return deep, plain and bool(deep), count
+
+    def _cure(self, by_type: bool = False) -> str:
+        """The levels to give, by what some images hold."""
+        deep, plain, count = self._deep()
         if not deep:
             return "leave levels out, as the images have 8 bits"
         if by_type and plain:

@@ -138,8 +138,15 @@ def _read_csv(path: Path, sep: str | None, encoding: str) -> dict[str, Cells]:
     header: list[str] = []
     rows: list[list[str]] = []
     with path.open("rb") as begin:
-        first = begin.read(3)
-    encoding = next((MARKS[mark] for mark in MARKS if first.startswith(mark)), encoding)
+        first = begin.read(64)
+    marked = next((MARKS[mark] for mark in MARKS if first.startswith(mark)), "")
+    if not marked and encoding == "utf-8" and b"\0" in first:
+        order = "le" if first.find(b"\0") % 2 else "be"
+        raise ValueError(
+            f"{path} has zero bytes, as two bytes for each letter have: give its encoding, as encoding ="
+            f' "utf-16-{order}"'
+        )
+    encoding = marked or encoding
     try:
         opened = path.open(encoding=encoding, newline="")
     except LookupError as error:
