@@ -41,7 +41,7 @@ def _run(options: argparse.Namespace) -> int:
     from ccl_plugins.files.pixels import UnreadableImage
 
     try:
-        with reporting_mistakes(str(path)):
+        with reporting_mistakes():
             title, text, notes = chosen(options, path, file)
             tables = tomllib.loads(text)
             inspection = inspect_composed(
@@ -50,17 +50,26 @@ def _run(options: argparse.Namespace) -> int:
             if unreadable := [note for note in inspection.notes if UNREADABLE.match(note)]:
                 raise ValueError("; ".join(unreadable))
     except (Mistake, UnreadableImage) as error:
-        raise Mistake(as_options(str(error))) from error
+        text = as_options(str(error))
+        raise Mistake(text if str(path) in text else f"{path}: {text}") from error
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("x", encoding="utf-8") as opened:
         opened.write(text)
     for note in notes:
         print(f"- {as_options(note)}")
     print(Shown(replace(inspection, notes=[*map(as_options, inspection.notes)])))
+    if (hours := inspection.step.get("hours", 0.0)) > LONG:
+        fewer = max(1, round(tables["fit"]["epochs"] * LONG / hours))
+        print(
+            f"- {60 * LONG:.0f} minutes here: ccl train {shlex.quote(str(file))} --set fit.epochs={fewer}"
+        )
     print(f"{file}: {title}")
     print(f"next:\n  ccl train {shlex.quote(str(file))}")
     return 0
 
+
+LONG = 0.5
+"""Hours of a first run, above which a shorter one is proposed."""
 
 UNREADABLE = re.compile(r"\d+ of \d+ images of \w+ cannot be read")
 """How a note begins of images with which the file would not train."""

@@ -134,7 +134,7 @@ def look(
     if path.is_dir():
         for name, value in {"group": group, "encoding": given.get("encoding")}.items():
             if value:
-                raise ValueError(f"{name} is of a table, and {path} is a folder")
+                raise ValueError(f"--{name} is of a table, and {path} is a folder")
         return _in_folder(path, given)
     return _in_table(path, image, label, group, dict(value_types or {}), given)
 
@@ -144,7 +144,13 @@ def _in_folder(path: Path, given: dict[str, Any]) -> Found:
         (each for each in TESTS if (path / "train").is_dir() and (path / each).is_dir()), ""
     )
     folders = [path / "train", path / test] if test else [path]
-    found = [each for folder in folders for each in find_images(folder, given.get("mode") == "all")]
+    arrays = given.get("mode") == "all"
+    try:
+        found = [each for folder in folders for each in find_images(folder, arrays)]
+    except FileNotFoundError:
+        if "mode" in given:
+            raise
+        found = [each for folder in folders for each in find_images(folder, True)]
     paths, classes = [file for file, _ in found], [name for _, name in found]
     dataset: dict[str, Any] = {"use": "image_folder", "root": str(path)}
     if test not in ("", "test"):

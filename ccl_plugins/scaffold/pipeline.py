@@ -181,11 +181,17 @@ class _File:
         if self.pixels.colors:
             views |= {"jitter": 0.5, "gray": 0.2, "blur": blur}
             why += " right differ, as in digits and text, and jitter = 0.0, gray = 0.0 where color matters."
-        else:
+        elif self.channels == 3:
             views |= {"jitter": 0.0, "gray": 0.0, "blur": 0.0}
             why += (
                 " right differ, as in digits and text. The channels are no red, green and blue, and keep"
                 " their brightness."
+            )
+        else:
+            views |= {"jitter": 0.5, "gray": 0.0, "blur": 0.0}
+            why += (
+                " right differ, as in digits and text, and jitter = 0.0 where brightness matters: it"
+                " changes that of each channel, as light and stain do."
             )
         return _comment(why + measured, {"transform": views | scale})
 

@@ -18,6 +18,7 @@ from ccl_plugins.datasets.image_files import RANGED, ImageFiles
 from ccl_plugins.files.images import (
     Levels,
     Mode,
+    Range,
     naming_errors,
     pages_in,
     read_image,
@@ -28,6 +29,15 @@ from ccl_plugins.files.pixels import Pixels, UnreadableImage
 
 NAMED = 3
 """The images of which an error says what is wrong with them."""
+
+FEW = 1e-3
+"""The share of an image's numbers that are cut at each end where they are far beyond all others."""
+
+FAR = 4.0
+"""The range of all numbers over that of the others, from which on those are far."""
+
+MANY = 100_000
+"""Numbers of an image that are looked at for these, about."""
 
 T = TypeVar("T")
 
@@ -97,6 +107,13 @@ def look_at(
         if levels is not None:
             by_type = isinstance(levels, Mapping)
             ends: Any = levels if by_type else {"": levels}
+            nearer = {name: _near(each, name, [*kinds.values()]) for name, each in ends.items()}
+            if nearer != ends:
+                notes.append(
+                    f"fewer than one pixel of {1 / FEW:.0f} is far beyond the others, as hot pixels are,"
+                    f" and is cut: levels = {written(ends, by_type)} keeps all"
+                )
+                ends, levels = nearer, nearer if by_type else nearer[""]
             notes.append(
                 f"levels = {written(ends, by_type)} is the range of {len(kinds)} of"
                 f" {len(paths)} images, which becomes black to white: --levels gives another"
@@ -133,17 +150,35 @@ class _Kind:
     """That of a single page, as Pillow writes it; empty for other channels."""
     type: str
     size: tuple[int, int]
+    most: tuple[float, float]
+    """The numbers below and above which few are."""
 
 
 def _kind(pages: list[Pixels]) -> _Kind:
     values = pages[0].values
+    flat = np.concatenate(
+        [each.values.ravel()[:: max(1, each.values.size // MANY)] for each in pages]
+    )
+    flat = flat[np.isfinite(flat)]
+    if not len(flat):
+        raise UnreadableImage("none of its pixels are numbers")
+    low, high = np.quantile(flat, [FEW, 1 - FEW], method="nearest").tolist()
     return _Kind(
         len(pages),
         sum(each.values.shape[-1] for each in pages),
         pages[0].color if len(pages) == 1 else "",
         values.dtype.name,
         (values.shape[1], values.shape[0]),
+        (low, high),
     )
+
+
+def _near(ends: Range, numbers: str, kinds: Sequence[_Kind]) -> Range:
+    """The range without the few numbers that are far beyond all others, if there are such."""
+    known = [each.most for each in kinds if numbers in ("", each.type)]
+    low, high = min(each[0] for each in known), max(each[1] for each in known)
+    far = low < high and ends[1] - ends[0] > FAR * (high - low)
+    return (low, high) if far else ends
 
 
 def _of_channels(kinds: dict[str, _Kind], color: bool, source: str) -> str:

@@ -46,6 +46,15 @@ def test_a_table_that_is_not_right_is_named_with_its_row(tmp_path, text, message
         read_table(write(tmp_path / "a.csv", text))
 
 
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_two_bytes_for_each_letter_are_told_with_their_encoding(tmp_path, encoding):
+    path = tmp_path / "a.csv"
+    path.write_text("name,age\nowl,3\n", encoding=encoding)
+    with pytest.raises(ValueError, match=f'encoding = "{encoding}"'):
+        read_table(path)
+    assert read_table(path, encoding=encoding) == {"name": ["owl"], "age": [3]}
+
+
 def test_rows_are_those_of_a_spreadsheet_though_cells_have_lines(tmp_path):
     text = 'age,note\n3,"one\ntwo\nthree"\nold,\n'
     with pytest.raises(ValueError, match="'old' in row 3 among numbers such as '3' in row 2"):
