@@ -47,8 +47,8 @@ def _run(options: argparse.Namespace) -> int:
             inspection = inspect_composed(
                 lambda: Composition.from_dict(tables, str(file)), quick=options.quick
             )
-            if unreadable := [note for note in inspection.notes if UNREADABLE.match(note)]:
-                raise ValueError("; ".join(unreadable))
+            if inspection.unreadable:
+                raise ValueError("; ".join(inspection.unreadable))
     except (Mistake, UnreadableImage) as error:
         text = as_options(str(error))
         raise Mistake(text if str(path) in text else f"{path}: {text}") from error
@@ -70,9 +70,6 @@ def _run(options: argparse.Namespace) -> int:
 
 LONG = 0.5
 """Hours of a first run, above which a shorter one is proposed."""
-
-UNREADABLE = re.compile(r"\d+ of \d+ images of \w+ cannot be read")
-"""How a note begins of images with which the file would not train."""
 
 GIVEN = ("mode", "levels", "page", "on_error", "encoding", "group", "test_fraction", "seed")
 """The arguments of the data sets that are options, too."""

@@ -54,9 +54,10 @@ class Shown(TextTable):
         super().__init__(inspection.columns, [*_lines(inspection)])
         self.inspection = inspection
         self.faults = [*faults]
-        if count := inspection.unreadable:
-            images = f"{count} images that it reads" if count > 1 else "an image that it reads"
-            self.faults.append(f"the run would stop at {images}, as the notes say")
+        if inspection.unreadable:
+            self.faults.append(
+                "the run would stop at an image that cannot be read, as the notes say"
+            )
 
     def json(self) -> str:
         """The inspection as a JSON object."""
