@@ -17,12 +17,10 @@ class Check:
     example = "ccl check ccl-plugins"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("names", nargs="+", metavar="DIST", help="an installed distribution")
         add_json(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         from ccl_plugins.commands.tables import TextTable
         from ccl_plugins.testing.suite import and_others, by_cause, checks, run
 

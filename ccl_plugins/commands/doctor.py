@@ -26,12 +26,10 @@ class Doctor:
     example = "ccl doctor --load"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("--load", action="store_true", help="import every component too")
         add_json(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         return 0 if show(arguments, lambda: examine(registry(), load=arguments.load)).healthy else 1
 
 

@@ -17,7 +17,6 @@ class Embed:
     example = "ccl embed runs/color_digits_fair fair.parquet"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("run_folder", metavar="RUN", help="a folder that `ccl train` wrote")
         parser.add_argument(
             "file", metavar="FILE.parquet", help="the file to write; one that is there is replaced"
@@ -38,7 +37,6 @@ class Embed:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         from ccl_plugins.experiments.embed import embed
 
         run = opened(arguments.run_folder)

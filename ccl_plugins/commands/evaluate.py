@@ -25,13 +25,11 @@ class Evaluate:
     example = "ccl evaluate runs/color_digits_fair"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         add_runs(parser)
         add_format(parser)
         add_json(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         from ccl_plugins.experiments.results import Result
 
         results: dict[Path, Result] = {}

@@ -14,7 +14,6 @@ class Export:
     example = "ccl export runs/cacr_large --out exported"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("run_folder", metavar="RUN", help="a folder that `ccl train` wrote")
         parser.add_argument(
             "--format", help="timm or torch (default: timm for a model that timm has, else torch)"
@@ -24,7 +23,6 @@ class Export:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         from ccl_plugins.experiments.layout import PROGRAM
 
         run = opened(arguments.run_folder)

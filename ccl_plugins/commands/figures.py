@@ -28,7 +28,6 @@ class Figures:
     example = "ccl figures runs/infonce runs/fair --figure embedding_map --figure anchor"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         add_runs(parser)
         parser.add_argument(
             "--out",
@@ -50,7 +49,6 @@ class Figures:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         from ccl_plugins.figures import save
         from ccl_plugins.figures.offered import draw
         from ccl_plugins.figures.series import first_of_each

@@ -15,7 +15,6 @@ class FindLR:
     example = "ccl find-lr examples/color_digits_fair.toml --plot rates.png"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("file", metavar="FILE.toml", help="a configuration file")
         parser.add_argument(
             "--least", type=float, default=1e-6, help="the first rate (default: %(default)s)"
@@ -32,7 +31,6 @@ class FindLR:
         add_json(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         show(arguments, lambda: _table(arguments))
         return 0
 

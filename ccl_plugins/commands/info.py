@@ -23,12 +23,10 @@ class Info:
     example = "ccl info kernel rbf"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("kind", metavar="KIND", help=f"one of: {KIND_NAMES}")
         parser.add_argument("name", metavar="NAME", help="its name, or PLUGIN/NAME")
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         description = describe(registry(), arguments.kind, arguments.name)
         print(description)
         return 1 if description.failures else 0

@@ -20,7 +20,6 @@ class Information:
     example = "ccl information examples/weak_labels.toml --values k=1,2,3 --plot information.png"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("file", metavar="FILE.toml", help="a configuration file")
         parser.add_argument(
             "--against", default="label", metavar="COLUMN", help="the target T (default: label)"
@@ -34,7 +33,6 @@ class Information:
         add_json(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         show(arguments, lambda: _table(arguments))
         return 0
 

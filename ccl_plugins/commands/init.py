@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 import tomllib
@@ -34,7 +35,6 @@ class Init:
     example = "ccl init birds.csv --keep species --suppress camera"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument(
             "path",
             metavar="FOLDER_OR_TABLE",
@@ -76,6 +76,39 @@ class Init:
             "--image", metavar="COLUMN", help="image files (default: one of such a name)"
         )
         parser.add_argument(
+            "--group",
+            metavar="COLUMN",
+            help="images that belong together and come into one split, as of one plate or patient"
+            " (default: a column of such a name); none: split image by image",
+        )
+        parser.add_argument(
+            "--levels",
+            action="append",
+            default=[],
+            metavar="BLACK,WHITE",
+            help="the values of pixels that become black and white, as 0,4095, or by type, as"
+            " uint16=0,4095, which may be repeated (default: the range of some images, where they have more"
+            " than 8 bits)",
+        )
+        parser.add_argument(
+            "--mode",
+            help="RGB; L: gray; all: every channel of every page (default: RGB for color and gray images,"
+            " all for others)",
+        )
+        parser.add_argument(
+            "--page", type=int, metavar="N", help="the page that is read of several, from 0"
+        )
+        parser.add_argument(
+            "--on-error",
+            metavar="error|skip",
+            help="skip: leave out images that cannot be read (default: they are an error)",
+        )
+        parser.add_argument("--encoding", help="of a CSV file, as cp1252 (default: utf-8)")
+        parser.add_argument(
+            "--test-fraction", type=float, metavar="SHARE", help="of the images, to test on, as 0.2"
+        )
+        parser.add_argument("--seed", type=int, metavar="N", help="of the choice of these images")
+        parser.add_argument(
             "--type",
             action="append",
             default=[],
@@ -84,11 +117,10 @@ class Init:
         )
         parser.add_argument("--yes", action="store_true", help="ask nothing")
         parser.add_argument(
-            "--quick", action="store_true", help="decode no image file and make no step"
+            "--quick", action="store_true", help="decode 64 image files at most and make no step"
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         path = Path(arguments.path).expanduser()
         file = Path(arguments.out or f"{path.resolve().stem}.toml").expanduser()
         if file.exists():
@@ -96,32 +128,93 @@ class Init:
         from ccl_plugins.commands.inspect import Shown
         from ccl_plugins.experiments.composition import Composition
         from ccl_plugins.experiments.inspection import inspect_composed
+        from ccl_plugins.files.pixels import UnreadableImage
 
-        with reporting_mistakes(str(path)):
-            title, text, notes = chosen(arguments, path, file)
-            tables = tomllib.loads(text)
-            inspection = inspect_composed(
-                lambda: Composition.from_dict(tables, str(file)), quick=arguments.quick
-            )
+        try:
+            with reporting_mistakes():
+                title, text, notes = chosen(arguments, path, file)
+                tables = tomllib.loads(text)
+                inspection = inspect_composed(
+                    lambda: Composition.from_dict(tables, str(file)), quick=arguments.quick
+                )
+                if inspection.unreadable:
+                    raise ValueError("; ".join(inspection.unreadable))
+        except (Mistake, UnreadableImage) as error:
+            text = as_options(str(error))
+            raise Mistake(text if str(path) in text else f"{path}: {text}") from error
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
         for note in notes:
-            print(f"- {note}")
-        print(Shown(inspection))
+            print(f"- {as_options(note)}")
+        print(Shown(replace(inspection, notes=[*map(as_options, inspection.notes)])))
+        if (hours := inspection.step.get("hours", 0.0)) > LONG:
+            fewer = max(1, round(tables["fit"]["epochs"] * LONG / hours))
+            shorter = f"ccl train {shlex.quote(str(file))} --set fit.epochs={fewer}"
+            print(f"- {60 * LONG:.0f} minutes here: {shorter}")
         print(f"{file}: {title}")
         print(f"next:\n  ccl train {shlex.quote(str(file))}")
         return 0
 
 
+LONG = 0.5
+"""Hours of a first run, above which a shorter one is proposed."""
+
+GIVEN = ("mode", "levels", "page", "on_error", "encoding", "group", "test_fraction", "seed")
+"""The arguments of the data sets that are options, too."""
+
+ADVICE = re.compile(
+    rf"\b({'|'.join(GIVEN)}) ?= ?"
+    r"""("[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|[\d.]*\d)( of the data set)?"""
+)
+DECLARED = re.compile(r"(column '([^']+)'.*?)declare (?:it|the column) categorical")
+
+
+def as_options(text: str) -> str:
+    """A message of a data set, with its arguments as the options of ``ccl init``.
+
+    ``on_error="skip"`` becomes ``--on-error skip``, and ``levels = [0, 4095]`` becomes
+    ``--levels 0,4095``.
+    """
+    text = ADVICE.sub(lambda found: _option(found[1], found[2]), text)
+    text = DECLARED.sub(
+        lambda f: f"{f[1]}give {shlex.join(['--type', f'{f[2]}=categorical'])}", text
+    )
+    text = text.replace(
+        "name the test samples instead of giving test_fraction",
+        "give the table a column with train or test in each row",
+    )
+    return text.replace("another seed", "another --seed").replace(
+        "test_fraction", "--test-fraction"
+    )
+
+
+def _option(name: str, value: str) -> str:
+    """An option with a value that a configuration has."""
+    words = tomllib.loads(f"value = {value}")["value"]
+    if name == "levels":
+        by_type = words if isinstance(words, dict) else {"": words}
+        each = [
+            (f"{kind}=" if kind else "") + ",".join(map(str, ends))
+            for kind, ends in by_type.items()
+        ]
+        return " ".join(f"--levels={e}" if e[0] == "-" else f"--levels {e}" for e in each)
+    return shlex.join([f"--{name.replace('_', '-')}", str(words)])
+
+
 def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, str, list[str]]:
     """What is chosen in a sentence, the text of the file, and what was taken for what."""
-    from ccl_plugins.scaffold.found import look
+    from ccl_plugins.scaffold.found import is_label, look
     from ccl_plugins.scaffold.pipeline import first_pipeline
     from ccl_plugins.scaffold.wishes import Wishes
 
-    types = dict(map(_type, options.type))
-    contents = look(path, image=options.image, label=options.label, value_types=types)
+    how: dict[str, Any] = {
+        "image": options.image,
+        "group": "" if options.group == "none" else options.group,
+        "value_types": dict(map(_type, options.type)),
+        "given": _given(options),
+    }
+    contents = look(path, label=options.label, **how)
     wishes = Wishes(
         options.keep or "",
         tuple(options.suppress),
@@ -132,8 +225,27 @@ def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, st
     )
     if not wishes.columns and not options.yes and sys.stdin.isatty():
         wishes = asked(contents, wishes)
-    title, text = first_pipeline(contents, wishes, _call(options, wishes), str(file))
-    notes = [*contents.notes]
+    kept = contents.variables.get(wishes.keep)
+    if options.label is None and not contents.label and kept and is_label(kept):
+        contents = look(path, label=wishes.keep, **how)
+        contents.notes.append(
+            f"{wishes.keep!r} is kept, and the label, too, by which features are measured: --label names"
+            " another"
+        )
+    call = _call(options, wishes)
+    try:
+        title, text, said = first_pipeline(contents, wishes, call, str(file))
+    except ValueError as error:
+        if options.group is not None or not contents.group:
+            raise
+        # A group that nobody has named may not divide; if the images alone do not, either, it says why.
+        proposed, contents = contents.group, replace(contents, group="")
+        title, text, said = first_pipeline(contents, wishes, call, str(file))
+        contents.notes[:] = [
+            each for each in contents.notes if not each.startswith(f"{proposed!r} looks")
+        ]
+        said = [f"{proposed!r} looks like a group, and images are not split by it: {error}", *said]
+    notes = [*contents.notes, *said]
     if not wishes.columns and contents.variables:
         ways = "--keep, --weak, --pairs, --suppress and --captions"
         notes.append(f"of {', '.join(contents.variables)} nothing is trained on, as {ways} would")
@@ -147,6 +259,28 @@ def _type(given: str) -> tuple[str, ValueType]:
     return name, value_type  # type: ignore[return-value]  # it is checked where the column is read
 
 
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of the data set that are options."""
+    given = {name: getattr(options, name) for name in GIVEN if name not in ("group", "levels")}
+    by_type: dict[str, tuple[float, ...]] = {}
+    for each in options.levels:
+        kind, _, ends = each.rpartition("=")
+        try:
+            black, white = map(float, ends.split(","))
+        except ValueError as error:
+            raise ValueError(
+                f"--levels needs BLACK,WHITE, as 0,4095, or by type, as uint16=0,4095, not {each!r}"
+            ) from error
+        if kind in by_type or ("" in {*by_type, kind} and by_type):
+            raise ValueError(
+                f"--levels are given once, or once for each type, not {options.levels}"
+            )
+        by_type[kind] = tuple(int(end) if end.is_integer() else end for end in (black, white))
+    levels: Any = {kind: [*ends] for kind, ends in by_type.items()}
+    given["levels"] = levels.get("", levels) or None
+    return {name: value for name, value in given.items() if value is not None}
+
+
 def _call(options: argparse.Namespace, wishes: Wishes) -> str:
     """The command that writes the same file without questions."""
     words = ["ccl", "init", options.path]
@@ -154,9 +288,11 @@ def _call(options: argparse.Namespace, wishes: Wishes) -> str:
         given = getattr(wishes, name)
         for value in given if isinstance(given, tuple) else [given] if given else []:
             words += [f"--{name}", str(value)]
-    for name in ("label", "image"):
-        if (value := getattr(options, name)) is not None:
-            words += [f"--{name}", value]
+    for name in ("label", "image", *GIVEN):
+        given = getattr(options, name)
+        for value in given if isinstance(given, list) else [] if given is None else [given]:
+            option = f"--{name.replace('_', '-')}"
+            words += [f"{option}={value}"] if str(value)[:1] == "-" else [option, str(value)]
     for value in options.type:
         words += ["--type", value]
     return shlex.join(words)

@@ -22,7 +22,6 @@ class Inspect:
     example = "ccl inspect examples/color_digits_fair.toml"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("file", metavar="FILE.toml", help="a configuration file")
         parser.add_argument(
             "--quick", action="store_true", help="look at no image but the first, make no step"
@@ -31,7 +30,6 @@ class Inspect:
         add_json(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         shown = show(arguments, lambda: _inspected(arguments))
         if not shown.faults:
             return 0
@@ -49,9 +47,10 @@ class Shown(TextTable):
         super().__init__(inspection.columns, [*_lines(inspection)])
         self.inspection = inspection
         self.faults = [*faults]
-        if count := inspection.unreadable:
-            images = f"{count} images that it reads" if count > 1 else "an image that it reads"
-            self.faults.append(f"the run would stop at {images}, as the notes say")
+        if inspection.unreadable:
+            self.faults.append(
+                "the run would stop at an image that cannot be read, as the notes say"
+            )
 
     def json(self) -> str:
         """The inspection as a JSON object."""

@@ -16,12 +16,10 @@ class List:
     example = "ccl list kernel"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("kind", nargs="?", metavar="KIND", help=f"one of: {KIND_NAMES}")
         add_json(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         show(arguments, lambda: listing(registry(), arguments.kind))
         return 0
 

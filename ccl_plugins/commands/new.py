@@ -15,7 +15,6 @@ class New:
     example = "ccl new ccl-ring --kind kernel"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("name", metavar="DIST", help="the name of the package, for pip install")
         parser.add_argument("--kind", required=True, metavar="KIND", help=f"one of: {KIND_NAMES}")
         parser.add_argument(
@@ -26,7 +25,6 @@ class New:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         from importlib.metadata import version
 
         from ccl_plugins.scaffold import read_names, render, write

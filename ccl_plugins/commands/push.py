@@ -21,7 +21,6 @@ class Push:
     example = "ccl push runs/color_digits_fair me/fair-digits --license mit"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("run_folder", metavar="RUN", help="a folder that `ccl train` wrote")
         parser.add_argument(
             "repository", nargs="?", metavar="NAME", help="of the repository, as me/model"
@@ -38,7 +37,6 @@ class Push:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         from ccl_plugins.sharing.folder import write_folder
         from ccl_plugins.sharing.hub import require_login, upload
         from ccl_plugins.sharing.names import check_license, check_repository

@@ -22,7 +22,6 @@ class Report:
     example = "ccl report runs/color_digits_infonce-seed-* runs/color_digits_fair-seed-*"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         add_runs(parser)
         parser.add_argument(
             "--out",
@@ -35,7 +34,6 @@ class Report:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         from ccl_plugins.experiments.results import result_of
         from ccl_plugins.report import write_report
 

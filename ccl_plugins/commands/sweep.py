@@ -38,7 +38,6 @@ class SweepCommand:
     example = "ccl sweep examples/sweeps/kernel_scale.toml --jobs 2"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("file", metavar="FILE.toml", help="the sweep")
         parser.add_argument(
             "--jobs",
@@ -64,7 +63,6 @@ class SweepCommand:
         add_format(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         from ccl_plugins.experiments import cells as sweeps
         from ccl_plugins.experiments.overrides import parse
         from ccl_plugins.experiments.sweep import Sweep

@@ -78,7 +78,6 @@ class Train:
     example = "ccl train examples/color_digits_infonce.toml examples/color_digits_fair.toml"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments."""
         parser.add_argument("files", nargs="+", metavar="FILE.toml", help="a configuration file")
         parser.add_argument(
             "--out",
@@ -121,7 +120,6 @@ class Train:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Run it and return the exit status."""
         from ccl_plugins.experiments.results import Result
         from ccl_plugins.experiments.train import RunInterrupted, is_first
 

@@ -153,8 +153,8 @@ def _one_per_value(
     if len(fractional):
         row = int(fractional[0])
         raise ValueError(
-            f"attribute {name!r} has {column[row].item():g} in row {row}: attributes are discrete;"
-            " take condition column or clusters for real numbers"
+            f"attribute {name!r} has {column[row].item():g} in sample {row} (from 0): attributes are"
+            " discrete; take condition column or clusters for real numbers"
         )
     values = column[~missing].unique().long().tolist()
     nan = torch.where(missing, torch.nan, 0.0)

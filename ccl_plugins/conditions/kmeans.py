@@ -60,7 +60,7 @@ def kmeans(
     finite = torch.cat([x[rows].isfinite().all(1) for rows in blocks(x)])
     if not finite.all():
         row = int((~finite).nonzero()[0])
-        raise ValueError(f"k-means needs finite numbers, and row {row} is not")
+        raise ValueError(f"k-means needs finite numbers, and row {row} (from 0) is not")
     x = x.detach().float().cpu()
     given = x
     if samples is not None and len(x) > samples:

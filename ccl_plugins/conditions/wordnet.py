@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import DEEPEST, one_of, wholes
 from ccl_plugins.files.reading import naming, reading
-from ccl_plugins.files.tables import choose, read_table
+from ccl_plugins.files.tables import choose, read_table, row_of
 from ccl_plugins.metadata.matching import sample_names
 from ccl_plugins.metadata.values import check_policy
 from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
@@ -137,7 +137,7 @@ class WordNet:
         for row, value in enumerate(values.tolist() if isinstance(values, Tensor) else values):
             if not isinstance(value, int) or value >= len(classes):
                 raise ValueError(
-                    f"column {self.column!r} has {value!r} in row {row}, and there are"
+                    f"column {self.column!r} has {value!r} in row {row} (from 0), and there are"
                     f" {len(classes)} classes: ids from 0 to {len(classes) - 1} are right"
                 )
             names.append(classes[value] if value >= 0 else None)
@@ -176,7 +176,7 @@ class WordNet:
     ) -> str:
         """The message for classes that are no nodes of the hierarchy."""
         name = unknown[0]
-        place = f"row {names.index(name)} of the column {self.column!r}"
+        place = f"row {names.index(name)}, from 0, of the column {self.column!r}"
         given = () if self.classes is None or isinstance(self.classes, str) else [*self.classes]
         if name in given:
             place = f"classes[{given.index(name)}]; {place}"
@@ -305,9 +305,11 @@ def _read_edges(path: Path) -> Parents:
     parents: dict[str, tuple[str, ...]] = {}
     for row, (parent, child) in enumerate(zip(*edges.values(), strict=True)):
         if parent is None or child is None:
-            raise ValueError(f"{path}, row {row}: an edge needs a parent and a child")
+            raise ValueError(f"{path}, {row_of(path, row)}: an edge needs a parent and a child")
         above = parents.get(str(child), ())
         if str(parent) in above:
-            raise ValueError(f"{path}, row {row}: the edge {parent} to {child} occurs twice")
+            raise ValueError(
+                f"{path}, {row_of(path, row)}: the edge {parent} to {child} occurs twice"
+            )
         parents[str(child)] = (*above, str(parent))
     return parents

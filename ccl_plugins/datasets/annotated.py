@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import data
 
+from ccl_plugins.files.tables import row_of
 from ccl_plugins.metadata.groups import groups_of
 
 
@@ -107,7 +108,7 @@ def as_texts(
         )
         if wrong and not (empty and wrong == "empty"):
             raise ValueError(
-                f"{place}, row {row} (from 0): {name!r} is {wrong}; every sample must have a text{cure}"
+                f"{place}, {row_of(place, row)}: {name!r} is {wrong}; every sample must have a text{cure}"
             )
         texts.append(text)
     return texts

@@ -183,5 +183,7 @@ def _as_vectors(features: Any) -> Tensor:
     vectors = vectors.float()
     finite = torch.cat([vectors[rows].isfinite().all(1) for rows in blocks(vectors)])
     if bad := (~finite).nonzero().flatten().tolist():
-        raise ValueError(f"features are not finite in {len(bad)} rows, first in row {bad[0]}")
+        raise ValueError(
+            f"features are not finite in {len(bad)} rows, first in row {bad[0]} (from 0)"
+        )
     return vectors

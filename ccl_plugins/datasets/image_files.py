@@ -32,6 +32,7 @@ from ccl_plugins.files.images import (
 )
 from ccl_plugins.files.looks import Look, Looks
 from ccl_plugins.files.pixels import UnreadableImage
+from ccl_plugins.files.tables import row_of
 from ccl_plugins.metadata.columns import Encoded
 from ccl_plugins.metadata.groups import groups_of
 
@@ -48,7 +49,7 @@ RANGED = 64
 
 
 class Skipped(NamedTuple):
-    """An image that was left out: its row in the source, its file, and why."""
+    """An image that was left out: its row in the source, from 0, its file, and why."""
 
     row: int
     path: str
@@ -65,7 +66,7 @@ class ImageFiles(Annotated):
         source: The table or folder that lists the images, for messages.
 
     Attributes:
-        rows: (N,) the images' rows in the source.
+        rows: (N,) the images' rows in the source, from 0.
         skipped: Images of the source that were left out, as `Skipped`.
     """
 
@@ -80,13 +81,13 @@ class ImageFiles(Annotated):
         reading: Mapping[str, Any],
         source: str,
     ) -> None:
+        self.source = source
+        self.rows = list(range(len(paths)))
         super().__init__(paths, metadata, vocabulary, None, group)
         # Rows with an empty text are left out by `checked`.
         self.texts = {name: list(column) for name, column in (texts or {}).items()}
         self.paths = list(paths)
         self.reading = dict(reading)
-        self.source = source
-        self.rows = list(range(len(paths)))
         self._looks: Looks | None = None
 
     def __getitem__(self, index: int) -> tuple[Image.Image | Tensor, int]:
@@ -128,7 +129,7 @@ class ImageFiles(Annotated):
             self._check_levels()
             return self
         skipped = [Skipped(self.rows[i], self.paths[i], why) for i, why in looks.unreadable.items()]
-        first = "; ".join(f"{s.path} (row {s.row}): {s.reason}" for s in skipped[:NAMED])
+        first = "; ".join(f"{s.path}{self._listed(s.row)}: {s.reason}" for s in skipped[:NAMED])
         more = f"; and {len(skipped) - NAMED} more" if len(skipped) > NAMED else ""
         message = (
             f"{len(skipped)} of {len(self)} images of {self.source} cannot be used: {first}{more}"
@@ -218,11 +219,21 @@ class ImageFiles(Annotated):
                     stacklevel=4,
                 )
 
-    def _cure(self, by_type: bool = False) -> str:
-        """The levels to give, by what some images hold."""
+    def proposed(self) -> Levels:
+        """The levels that some images have; None if all have 8 bits."""
+        deep, plain, _ = self._deep()
+        return deep if plain or len(deep) > 1 else next(iter(deep.values()), None)
+
+    def _deep(self) -> tuple[dict[str, Range], bool, int]:
+        """The ranges of some images of more than 8 bits, whether others have 8, and how many were read."""
         ranges, count = self.ranges(RANGED)
         plain = ranges.pop("uint8", None) is not None
         deep = {name: (low, max(high, low + 1)) for name, (low, high) in ranges.items()}
+        return deep, plain and bool(deep), count
+
+    def _cure(self, by_type: bool = False) -> str:
+        """The levels to give, by what some images hold."""
+        deep, plain, count = self._deep()
         if not deep:
             return "leave levels out, as the images have 8 bits"
         if by_type and plain:
@@ -234,8 +245,21 @@ class ImageFiles(Annotated):
             f" {count} of {len(self)} is levels = {proposed}{unchanged}"
         )
 
+    def place(self, index: int) -> str:
+        """What a message calls a sample: its row in the source, or in a folder its file."""
+        row = row_of(self.source, self.rows[index])
+        return f"{row} of {self.source}" if self._is_table else self.paths[index]
+
+    @property
+    def _is_table(self) -> bool:
+        return self.source.endswith((".csv", ".tsv", ".parquet"))
+
+    def _listed(self, row: int) -> str:
+        return f" ({row_of(self.source, row)})" if self._is_table else ""
+
     def _place(self, index: int) -> str:
-        return f"image {self.paths[index]} (row {self.rows[index]} of {self.source}, from 0)"
+        place = f" ({self.place(index)})" if self._is_table else ""
+        return f"image {self.paths[index]}{place}"
 
     def _examine(self, index: int) -> Look | UnreadableImage:
         """What is seen of an image, or why it cannot be used."""

@@ -12,7 +12,7 @@ from ccl_plugins.datasets.annotated import as_texts
 from ccl_plugins.datasets.image_files import ImageFileDataset, ImageFiles, OnError
 from ccl_plugins.files.images import Levels, Mode
 from ccl_plugins.files.reading import naming
-from ccl_plugins.files.tables import Columns, choose, read_tables
+from ccl_plugins.files.tables import Columns, choose, read_tables, row_of
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
 
@@ -183,13 +183,13 @@ def _check_rows(path: Path, table: Mapping[str, Any], image: str, label: str) ->
     for name, column in required.items():
         for row, value in enumerate(column):
             if value is None or value != value:  # NaN alone differs from itself
-                raise ValueError(f"{path}, row {row} (from 0): {name!r} is empty")
+                raise ValueError(f"{path}, {row_of(path, row)}: {name!r} is empty")
     first: dict[str, int] = {}
     for row, value in enumerate(table[image]):
         if first.setdefault(value, row) != row:
             raise ValueError(
-                f"{path}: {value!r} is in the rows {first[value]} and {row} (from 0): an image must"
-                " have one row"
+                f"{path}: {value!r} is in {row_of(path, first[value])} and {row_of(path, row)}: an image"
+                " must have one row"
             )
 
 

@@ -162,7 +162,9 @@ def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
     values = values.double().reshape(len(values), -1)
     infinite = values.isinf().any(dim=1)
     if infinite.any():
-        raise ValueError(f"column {column!r} is infinite in row {int(infinite.nonzero()[0])}")
+        raise ValueError(
+            f"column {column!r} is infinite in row {int(infinite.nonzero()[0])} (from 0)"
+        )
     rows = _present(column, values, "continuous")
     return frozen.features[rows].double(), values[rows]
 
@@ -300,12 +302,14 @@ def finite_features(frozen: Frozen) -> Tensor:
     largest = torch.cat([x[rows].abs().amax(1) for rows in blocks(x)])  # NaN for a row with NaN
     rows = (~largest.isfinite()).nonzero()
     if len(rows):
-        raise ValueError(f"features of row {int(rows[0])} are not finite ({len(rows)} rows in all)")
+        raise ValueError(
+            f"features of row {int(rows[0])} (from 0) are not finite ({len(rows)} rows in all)"
+        )
     if (largest > LARGEST).any():
         row = int((largest > LARGEST).nonzero()[0])
         feature = int((x[row].abs() > LARGEST).nonzero()[0])
         raise ValueError(
-            f"feature {feature} of row {row} is {x[row, feature].item():.3g}: beside numbers above"
+            f"feature {feature} of row {row} (from 0) is {x[row, feature].item():.3g}: beside numbers above"
             f" {LARGEST:g} all others vanish; a network that diverged gives them, or a column that is no"
             " feature"
         )

@@ -56,8 +56,8 @@ def over_groups(groups: Tensor | None) -> Iterator[None]:
     intervals are over samples.
     """
     if groups is not None and (count := len(groups.unique())) < FEW:
-        few = f"{count} groups: fewer than {FEW} give no interval (of {len(groups)} samples)"
-        warn_once(f"the measured samples are of {few}", stacklevel=3)
+        few = f"{count} group{'s' * (count > 1)}: fewer than {FEW} give no interval"
+        warn_once(f"the measured samples are of {few} (of {len(groups)} samples)", stacklevel=3)
     token = _GROUPS.set(groups)
     try:
         yield

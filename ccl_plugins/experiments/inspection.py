@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,7 +86,7 @@ class Inspection:
         step: ``seconds`` of an optimizer step, ``hours`` of the whole run without evaluation, and
             ``gigabytes`` of memory at most; empty if no step was made.
         looked: How many images of each split were looked at.
-        unreadable: How many of those that the run reads cannot be read.
+        unreadable: Of the notes those about images that the run reads and that cannot be read.
     """
 
     columns: list[dict[str, Any]]
@@ -94,7 +94,7 @@ class Inspection:
     notes: list[str] = field(default_factory=list)
     step: Mapping[str, float] = field(default_factory=dict)
     looked: Mapping[str, int] = field(default_factory=dict)
-    unreadable: int = 0
+    unreadable: Sequence[str] = ()
 
 
 class Faulty(ValueError):
@@ -245,20 +245,19 @@ def _data(
     splits = {name: split for name, split in read.items() if split is not None}
     if len(splits) == 2:
         faults.of(check_apart, *splits.values())
-    notes: list[str] = []
     looks: dict[str, Looks] = {}
     for name, split in () if quick else splits.items():
         seen = faults.of(looks_at, split, workers)
         if seen is not None and (len(seen) or seen.unreadable):  # else its samples are no images
             looks[name] = seen
-            notes += unreadable(name, split, seen)
-    notes += found(splits, looks)
+    lines = {name: [*unreadable(name, splits[name], seen)] for name, seen in looks.items()}
+    notes = [*chain(*lines.values()), *found(splits, looks)]
     inspection = Inspection(
         [*_columns(dataset.schema(), *splits.values())] if len(splits) == 2 else [],
         {name: len(split) for name, split in splits.items()},
         notes,
         looked={name: len(seen) + len(seen.unreadable) for name, seen in looks.items()},
-        unreadable=sum(len(looks[name].unreadable) for name in of_run if name in looks),
+        unreadable=[line for name in of_run for line in lines.get(name, ())],
     )
     return splits, looks, inspection
 

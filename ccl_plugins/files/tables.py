@@ -49,7 +49,7 @@ def read_tables(
 ) -> list[Columns]:
     """The columns of tables that belong together, as train and test, by name.
 
-    In a CSV file the first line holds the names; `values_of` says what a column holds, by the cells of all
+    In a CSV file the first row holds the names; `values_of` says what a column holds, by the cells of all
     files.  An empty cell is None.  A column without a name, as data frames write their index, is left out.
     So are columns of a Parquet file that hold neither words nor numbers (times, bytes, structs, maps, lists
     of different lengths): a table may have them, as long as nobody reads them.
@@ -66,8 +66,8 @@ def read_tables(
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: For another ending or an unknown encoding, a line with too few or too many cells, two
-            columns of one name, and a column with words among its numbers, naming the line.
+        ValueError: For another ending or an unknown encoding, a row with too few or too many cells, two
+            columns of one name, and a column with words among its numbers, naming the row.
         ImportError: For Parquet, if pyarrow is not installed.
     """
     declared = {**dict.fromkeys(classes, "classes"), **dict.fromkeys(numbers, "numbers")}
@@ -116,6 +116,16 @@ def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) 
     return {name: columns[name] for name in (columns if names is None else names)}
 
 
+def row_of(path: str | Path, row: int) -> str:
+    """What a message calls a row of a table, counted from 0 here: its number as programs show it.
+
+    A spreadsheet shows the names of a CSV file in row 1, and the first values in row 2.  Parquet files
+    count from 0, which is said.
+    """
+    named = Path(path).suffix in (".csv", ".tsv")
+    return f"row {row + 2}" if named else f"row {row} (from 0)"
+
+
 MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
@@ -125,21 +135,27 @@ MARKS = {
 
 
 class Cells(NamedTuple):
-    """A column of a CSV file: what errors call it, its cells, their lines, and its decimal mark."""
+    """A column of a CSV file: its name and file, its cells, and its decimal mark."""
 
-    place: str
+    name: str
+    path: Path
     cells: Sequence[str]
-    lines: Sequence[int]
     decimal: str = "."
 
 
 def _read_csv(path: Path, sep: str | None, encoding: str) -> dict[str, Cells]:
-    lines: list[int] = []
     header: list[str] = []
     rows: list[list[str]] = []
     with path.open("rb") as begin:
-        first = begin.read(3)
-    encoding = next((MARKS[mark] for mark in MARKS if first.startswith(mark)), encoding)
+        first = begin.read(64)
+    marked = next((MARKS[mark] for mark in MARKS if first.startswith(mark)), "")
+    if not marked and encoding == "utf-8" and b"\0" in first:
+        order = "le" if first.find(b"\0") % 2 else "be"
+        raise ValueError(
+            f"{path} has zero bytes, as two bytes for each letter have: give its encoding, as encoding ="
+            f' "utf-16-{order}"'
+        )
+    encoding = marked or encoding
     try:
         opened = path.open(encoding=encoding, newline="")
     except LookupError as error:
@@ -153,30 +169,28 @@ def _read_csv(path: Path, sep: str | None, encoding: str) -> dict[str, Cells]:
             file.seek(0)
             reader = csv.reader(file, strict=True, delimiter=sep)
             header = next(reader, [])
-            for cells in reader:
-                lines.append(reader.line_num)
-                rows.append(cells)
+            rows.extend(reader)
         except UnicodeError as error:
             raise ValueError(
-                f"{path}, after line {reader.line_num}: {error}; if it was written in another encoding,"
-                ' give it, as encoding = "cp1252"'
+                f"{path}, after row {len(rows) + bool(header)}: {error}; if it was written in another"
+                ' encoding, give it, as encoding = "cp1252"'
             ) from error
         except (csv.Error, TypeError, ValueError) as error:
-            raise ValueError(f"{path}, after line {reader.line_num}: {error}") from error
+            raise ValueError(f"{path}, after row {len(rows) + bool(header)}: {error}") from error
     while rows and not rows[-1]:  # empty lines at the end
         rows.pop()
-    for line, cells in zip(lines, rows, strict=False):
+    for row, cells in enumerate(rows):
         if len(cells) != len(header):
             raise ValueError(
-                f"{path}, line {line}: {len(cells)} cells, and the first line has {len(header)}"
+                f"{path}, {row_of(path, row)}: {len(cells)} cells, and the first row has {len(header)}"
             )
     twice = {name for name in header if name and header.count(name) > 1}
     if twice or not any(header):
-        raise ValueError(f"{path}: the first line must have names, each once, not {header}")
+        raise ValueError(f"{path}: the first row must have names, each once, not {header}")
     columns = [*zip(*rows, strict=True)] if rows else [()] * len(header)
     decimal = _decimal(chain(*columns), sep, "," if sep == ";" else ".")
     return {
-        name: Cells(f"{path}: column {name!r}", cells, lines, _decimal(cells, sep, decimal))
+        name: Cells(name, path, cells, _decimal(cells, sep, decimal))
         for name, cells in zip(header, columns, strict=True)
         if name
     }
@@ -231,7 +245,7 @@ def values_of(parts: Sequence[Cells], declared: str = "") -> list[list[Any]]:
             numbers; empty: whatever the cells are.
 
     Raises:
-        ValueError: For words among numbers, naming the lines of both.
+        ValueError: For words among numbers, naming the rows of both.
 
     Warns:
         UserWarning: For a column of words that may be numbers, as ``1e5`` or ``1,000``.
@@ -293,8 +307,9 @@ def _say_which(parts: Sequence[Cells], forms: Mapping[tuple[str, str], str]) -> 
     """Refuse words among numbers, and warn of words that all may be numbers."""
     first: dict[str, tuple[Cells, str]] = {}
     for part in parts:
-        for cell, line in zip(part.cells, part.lines, strict=False):
-            first.setdefault(forms[cell, part.decimal], (part, f"{cell!r:.80} in line {line}"))
+        for row, cell in enumerate(part.cells):
+            where = f"{cell!r:.80} in {row_of(part.path, row)}"
+            first.setdefault(forms[cell, part.decimal], (part, where))
 
     def earliest(*of: str) -> tuple[Cells, str] | None:
         return next((where for form, where in first.items() if form in of), None)
@@ -303,16 +318,16 @@ def _say_which(parts: Sequence[Cells], forms: Mapping[tuple[str, str], str]) -> 
     if like is not None and other is not None:
         (part, cell), (its, number) = other, like
         raise ValueError(
-            f"{part.place} has {cell} among numbers such as {number}"
-            f"{f' of {its.place}' if its is not part else ''}: write a number as 1234{part.decimal}5, and"
+            f"{part.path}: column {part.name!r} has {cell} among numbers such as {number}"
+            f"{f' of {its.path}' if its is not part else ''}: write a number as 1234{part.decimal}5, and"
             " leave a missing cell empty; if all are names, declare the column categorical"
         )
     odd = earliest("odd", "none", "apart", "real")
     if "word" not in first and odd is not None:
         part, cell = odd
         warnings.warn(
-            f"{part.place} has {cell}, which may be a name or a number, and is read as words: declare it"
-            " categorical if they are names, continuous if they are numbers",
+            f"{part.path}: column {part.name!r} has {cell}, which may be a name or a number, and is"
+            " read as words: declare it categorical if they are names, continuous if they are numbers",
             stacklevel=2,
         )
 

@@ -186,7 +186,7 @@ def _read(name: str, values: Any) -> Any:
     for row, value in enumerate(values):
         # NaN alone differs from itself.
         if not (isinstance(value, str) or value is None or value != value):
-            raise ValueError(f"column {name!r} holds words, but {value!r} in row {row}")
+            raise ValueError(f"column {name!r} holds words, but {value!r} in row {row} (from 0)")
     return [value if isinstance(value, str) else None for value in values]
 
 
@@ -194,7 +194,9 @@ def _numbers(name: str, values: list[Any]) -> Tensor:
     """Numbers, or lists of equally many numbers, as a tensor."""
     for row, value in enumerate(values):
         if isinstance(value, bytes):
-            raise ValueError(f"column {name!r} holds bytes in row {row}: decode them to words")
+            raise ValueError(
+                f"column {name!r} holds bytes in row {row} (from 0): decode them to words"
+            )
         if type(value) is int and not -(2**63) <= value < 2**63:
             raise ValueError(beyond(f"column {name!r}", value))
     lengths = [len(value) if isinstance(value, Sequence) else None for value in values]
@@ -203,7 +205,7 @@ def _numbers(name: str, values: list[Any]) -> Tensor:
         if length != first:
             raise ValueError(
                 f"column {name!r} has rows of different lengths: {first or 1} numbers in row 0,"
-                f" {length or 1} in row {row}"
+                f" {length or 1} in row {row} (from 0)"
             )
     filled = [float("nan") if value is None else value for value in _flat(values)]
     try:

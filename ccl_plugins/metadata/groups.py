@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor, isin
@@ -23,8 +23,17 @@ FEWEST = 20
 """The values that such a column has at least; one with fewer is an attribute."""
 
 
-def checked_group(metadata: Mapping[str, Any], name: str) -> Tensor:
+def checked_group(
+    metadata: Mapping[str, Any],
+    name: str,
+    place: Callable[[int], str] = "sample {} (from 0)".format,
+) -> Tensor:
     """(N,) the groups of samples: class ids in a column.
+
+    Args:
+        metadata: The columns.
+        name: The column.
+        place: What an error calls a sample.
 
     Raises:
         ValueError: For a column that is missing, holds no class ids, or lacks one for some sample.
@@ -35,7 +44,7 @@ def checked_group(metadata: Mapping[str, Any], name: str) -> Tensor:
     lacking = missing_rows(ids, "categorical").nonzero()
     if len(lacking):
         raise ValueError(
-            f"group={name!r}: {len(lacking)} samples have no value, as row {int(lacking[0])} (from 0):"
+            f"group={name!r}: {len(lacking)} samples have no value, as {place(int(lacking[0]))}:"
             " give each a group, one of its own if it has no other"
         )
     return ids
@@ -44,7 +53,8 @@ def checked_group(metadata: Mapping[str, Any], name: str) -> Tensor:
 def groups_of(split: Any) -> Tensor | None:
     """(N,) the groups of a split's samples; None if its samples do not belong together."""
     name = getattr(split, "group", None)
-    return None if name is None else checked_group(split.metadata, name)
+    place = {"place": split.place} if hasattr(split, "place") else {}
+    return None if name is None else checked_group(split.metadata, name, **place)
 
 
 def check_apart(train: Any, test: Any) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ccl_plugins.files.arrays import from_numpy
 from ccl_plugins.files.fingerprints import of_split
-from ccl_plugins.files.tables import choose, read_table
+from ccl_plugins.files.tables import choose, read_table, row_of
 from ccl_plugins.files.tensors import read_header
 
 
@@ -56,11 +56,12 @@ def match_rows(named: Sequence[Any], samples: Sequence[Any], file: str, key: str
     rows: dict[str, int] = {}
     for row, name in enumerate(named):
         if name is None or str(name) == "":
-            raise ValueError(f"{file}: row {row} names no sample in its column {key!r}")
+            raise ValueError(f"{file}: {row_of(file, row)} names no sample in its column {key!r}")
         first = rows.setdefault(str(name), row)
         if first != row:
             raise ValueError(
-                f"{file} names the sample {str(name)!r} in rows {first} and {row} (column {key!r})"
+                f"{file} names the sample {str(name)!r} in {row_of(file, first)} and {row_of(file, row)}"
+                f" (column {key!r})"
             )
     matched = [-1 if name is None else rows.get(str(name), -1) for name in samples]
     if samples and max(matched) < 0:

@@ -197,7 +197,7 @@ def refuse_rows(
     if rows:
         listed = ", ".join(map(str, rows[:8])) + (", ..." if len(rows) > 8 else "")
         raise ValueError(
-            f"{place} has {what} values in {len(rows)} of {len(values)} rows ({listed}), such as"
+            f"{place} has {what} values in {len(rows)} of {len(values)} rows ({listed}; from 0), such as"
             f" {values[bad][0].item()!r}: {remedy}"
         )
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
-
-import torch
 
 from ccl_plugins.conditions.column import MANY
 from ccl_plugins.datasets.image_folder import find_images
@@ -23,6 +21,14 @@ IMAGES = ("image", "file", "filename", "file_name", "path", "filepath", "img")
 
 LABELS = ("label", "class", "target", "category", "species")
 """Names of columns that are taken for the label."""
+
+BATCHES = re.compile(
+    r"(^|_)(donor|animal|mouse|plate|batch|site|well)s?(_?(id|no|nr|number|name))?$", re.IGNORECASE
+)
+"""Further names of columns whose equal values share more than what they show, the coarsest first."""
+
+GROUPS = 3
+"""The values that such a column has at least."""
 
 SPLIT = {"train", "test"}
 """The values of a column that splits a table."""
@@ -84,6 +90,7 @@ class Found:
         group: The column of images that belong together; empty if there is none, or splits are given.
         value_types: Those of columns that a data set would read as something else.
         notes: What was taken for what.
+        paths: The files of all images.
     """
 
     dataset: Mapping[str, Any]
@@ -92,6 +99,7 @@ class Found:
     group: str = ""
     value_types: Mapping[str, ValueType] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
 
     def place(self, name: str) -> str:
         """The name of a column in the metadata, where the label's is ``label``."""
@@ -103,7 +111,9 @@ def look(
     *,
     image: str | None = None,
     label: str | None = None,
+    group: str | None = None,
     value_types: Mapping[str, ValueType] | None = None,
+    given: Mapping[str, Any] | None = None,
 ) -> Found:
     """What a folder of images or a table of image files holds; reads no image.
 
@@ -112,39 +122,61 @@ def look(
             or a table (``.csv``, ``.tsv``, ``.parquet``).
         image: The column of image files; None: one of such a name or with such words.
         label: The column of labels; None: one of such a name; empty: there are none.
+        group: The column of images that belong together; None: one of such a name; empty: there is none.
         value_types: The value types of columns that are read as something else.
+        given: Further arguments of the data set.
 
     Raises:
         FileNotFoundError: If there is nothing, or a folder has no images.
         ValueError: For a table that cannot be read, without a column of images, or without a named column.
     """
+    given = dict(given or {})
     if path.is_dir():
-        return _in_folder(path)
-    return _in_table(path, image, label, dict(value_types or {}))
+        for name, value in {"group": group, "encoding": given.get("encoding")}.items():
+            if value:
+                raise ValueError(f"--{name} is of a table, and {path} is a folder")
+        return _in_folder(path, given)
+    return _in_table(path, image, label, group, dict(value_types or {}), given)
 
 
-def _in_folder(path: Path) -> Found:
+def _in_folder(path: Path, given: dict[str, Any]) -> Found:
     test = next(
         (each for each in TESTS if (path / "train").is_dir() and (path / each).is_dir()), ""
     )
     folders = [path / "train", path / test] if test else [path]
-    classes = [name for folder in folders for _, name in find_images(folder)]
-    given = {} if test in ("", "test") else {"test": test}
-    dataset: dict[str, Any] = {"use": "image_folder", "root": str(path), **given}
+    arrays = given.get("mode") == "all"
+    try:
+        found = [each for folder in folders for each in find_images(folder, arrays)]
+    except FileNotFoundError:
+        if "mode" in given:
+            raise
+        found = [each for folder in folders for each in find_images(folder, True)]
+    paths, classes = [file for file, _ in found], [name for _, name in found]
+    dataset: dict[str, Any] = {"use": "image_folder", "root": str(path)}
+    if test not in ("", "test"):
+        dataset["test"] = test
     if not test:
         dataset["test_fraction"] = _fraction(classes)
+    dataset |= given
     if not any(classes):
-        return Found(dataset, {}, notes=["the images have no classes, which would be folders"])
-    return Found(dataset, {"label": _variable("label", classes, {})}, "label")
+        notes = ["the images have no classes, which would be folders"]
+        return Found(dataset, {}, notes=notes, paths=paths)
+    return Found(dataset, {"label": _variable("label", classes, {})}, "label", paths=paths)
 
 
 def _in_table(
-    path: Path, image: str | None, label: str | None, value_types: dict[str, ValueType]
+    path: Path,
+    image: str | None,
+    label: str | None,
+    group: str | None,
+    value_types: dict[str, ValueType],
+    given: dict[str, Any],
 ) -> Found:
     words = [name for name, value_type in value_types.items() if value_type == "categorical"]
     numbers = [name for name in value_types if name not in words]
-    table = read_table(path, words, numbers=numbers)
-    for name in (image, label, *value_types):
+    csv = {name: given[name] for name in ("encoding",) if name in given}
+    table = read_table(path, words, numbers=numbers, **csv)
+    for name in (image, label, group, *value_types):
         if name:
             choose(table, [name], str(path))
     image = image or _image_column(table, path)
@@ -168,25 +200,48 @@ def _in_table(
     dataset: dict[str, Any] = {"use": "table", "path": str(path)}
     if image != "image":
         dataset["image"] = image
-    group = ""
     if split:
         dataset["split"] = split
     else:
         dataset["test_fraction"] = _fraction(_cells(rest[label]) if label else [])
-        group = next((n for n, v in variables.items() if n != label and _is_group(v)), "")
-    if group:
-        notes.append(f"images of one {group!r} belong together and come into one split")
-    return Found(dataset, variables, label, group, value_types, notes)
+        if group is None:
+            group = _group(variables, label, notes)
+    files = [
+        str(path.parent / Path(str(each)).expanduser()) for each in _cells(table[image]) if each
+    ]
+    return Found(dataset | given, variables, label, group or "", value_types, notes, files)
+
+
+def _group(variables: Mapping[str, FoundColumn], label: str, notes: list[str]) -> str:
+    """The column that looks like one of images that belong together."""
+    likely = [n for n, v in variables.items() if n != label and _is_group(v)]
+    if not likely:
+        return ""
+    order = BATCHES.pattern
+    group, *others = sorted(likely, key=lambda n: order.find(_batch(n)) if _batch(n) else -1)
+    beside = f"; {', '.join(others)} looks so, too" if others else ""
+    notes.append(
+        f"{group!r} looks like a group: images of one {group} share more than what they show, as light or"
+        f" stain, so they come into one split, and the test images are of others. --group takes another"
+        f" column, --group none splits image by image{beside}"
+    )
+    return group
+
+
+def _batch(name: str) -> str:
+    """Which of the names of `BATCHES` a column has; empty for another."""
+    found = BATCHES.search(name)
+    return found[2].lower() if found else ""
 
 
 def _label(given: str | None, variables: dict[str, FoundColumn], notes: list[str]) -> str:
     """The column that is the label; one that is called so and is not cannot be another variable."""
     label = given
     if label is None:
-        label = next((n for n in LABELS if n in variables and _is_label(variables[n])), "")
+        label = next((n for n in LABELS if n in variables and is_label(variables[n])), "")
         taken = f"{label!r} is the label, by which features are measured"
         notes.append(taken if label else "no column is the label: --label names one")
-    elif label and not _is_label(variables[label]):
+    elif label and not is_label(variables[label]):
         raise ValueError(
             f"the label must be classes, and have a value for every image: {label!r} has"
             f" {variables[label]}"
@@ -203,7 +258,7 @@ def _image_column(table: Columns, path: Path) -> str:
     named = sorted(table, key=lambda name: IMAGES.index(name) if name in IMAGES else len(IMAGES))
     for name in named:
         first = next((cell for cell in _cells(table[name]) if cell), None)
-        if isinstance(first, str) and first.lower().endswith(IMG_EXTENSIONS):
+        if isinstance(first, str) and first.lower().endswith((*IMG_EXTENSIONS, ".npy")):
             return name
     raise ValueError(
         f"{path} has no column of image files, as 'owl/1.jpg'; it has {', '.join(table)}: name one with"
@@ -217,11 +272,14 @@ def _is_split(cells: list[Any]) -> bool:
 
 
 def _is_group(variable: FoundColumn) -> bool:
-    likely = LIKELY.search(variable.name) and variable.is_classes and not variable.missing
-    return bool(likely) and FEWEST <= variable.values <= variable.known / 2
+    """Whether its name and values are those of a group."""
+    fewest = FEWEST if LIKELY.search(variable.name) else GROUPS if _batch(variable.name) else 0
+    classes = variable.is_classes and not variable.missing
+    return bool(fewest) and classes and fewest <= variable.values <= variable.known / 2
 
 
-def _is_label(variable: FoundColumn) -> bool:
+def is_label(variable: FoundColumn) -> bool:
+    """Whether it can be the label."""
     return variable.is_classes and not variable.missing and variable.values > 1
 
 
@@ -251,7 +309,7 @@ def _variable(name: str, column: Any, value_types: Mapping[str, ValueType]) -> F
 def _is_id(name: str) -> bool:
     """Whether whole numbers name things, as their column says."""
     last = name.lower().replace("-", "_").rpartition("_")[2]
-    return last in ("id", "nr", "no", *LABELS) or bool(LIKELY.search(name))
+    return last in ("id", "nr", "no", *LABELS) or bool(LIKELY.search(name) or _batch(name))
 
 
 def _cells(column: Any) -> list[Any]:
@@ -262,28 +320,3 @@ def _fraction(classes: list[Any]) -> float:
     """The share of images to test on: a fifth, or more where each of many classes is to have one."""
     share = len({*classes}) / max(len(classes), 1)
     return next((each for each in (0.2, 0.3, 0.4) if each >= share), 0.5)
-
-
-def image_sizes(paths: list[str], count: int = 64) -> tuple[int, int]:
-    """The median width and height of some images, evenly spaced among all.
-
-    Raises:
-        ValueError: If none of them can be read.
-    """
-    from PIL import Image
-
-    some = paths[:: max(1, len(paths) // count)]
-    sizes = []
-    for path in some:
-        try:
-            with Image.open(path) as image:
-                sizes.append(image.size)
-        except OSError:
-            continue
-    if not sizes:
-        raise ValueError(
-            f"none of {len(some)} images can be read, as {os.path.basename(some[0])!r}: gray and color"
-            " images in files are right, and other channels are docs/how-to/datasets.md's"
-        )
-    width, height = torch.tensor(sizes).median(0).values.tolist()
-    return width, height

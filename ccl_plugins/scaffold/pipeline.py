@@ -11,8 +11,9 @@ from torch import isin
 from ccl_plugins.datasets import ImageFolder, ImageTable
 from ccl_plugins.experiments.as_toml import inline
 from ccl_plugins.metadata.values import missing_rows
-from ccl_plugins.scaffold.found import Found, image_sizes
+from ccl_plugins.scaffold.found import Found
 from ccl_plugins.scaffold.leaf import Chooser, Leaf, power_of_two
+from ccl_plugins.scaffold.pixels import Sample, look_at
 from ccl_plugins.scaffold.wishes import Wishes
 
 WIDTH = 118
@@ -31,10 +32,12 @@ STEPS = 500
 """Optimizer steps that a first run takes, about."""
 
 
-def first_pipeline(contents: Found, wishes: Wishes, call: str, file: str) -> tuple[str, str]:
-    """What is chosen, in a sentence, and the text of a TOML file with the whole pipeline.
+def first_pipeline(
+    contents: Found, wishes: Wishes, call: str, file: str
+) -> tuple[str, str, list[str]]:
+    """What is chosen, in a sentence, the text of a TOML file with the whole pipeline, and what to say.
 
-    The columns are read, and the sizes of some images.
+    The columns are read, and some images.
 
     Args:
         contents: What there is.
@@ -49,6 +52,10 @@ def first_pipeline(contents: Found, wishes: Wishes, call: str, file: str) -> tup
     """
     wishes.check(contents)
     dataset = _dataset(contents, wishes)
+    source = str(dataset["path" if "path" in dataset else "root"])
+    how = {name: dataset[name] for name in ("mode", "levels", "page") if name in dataset}
+    pixels = look_at(contents.paths, source, **how)
+    dataset |= pixels.reading
     kind = ImageFolder if dataset["use"] == "image_folder" else ImageTable
     data: Any = kind(**{key: value for key, value in dataset.items() if key != "use"})
     train, test = data("train"), data("test")
@@ -60,8 +67,8 @@ def first_pipeline(contents: Found, wishes: Wishes, call: str, file: str) -> tup
         )
     fits = wishes.batch or power_of_two(min(BATCH, len(train) / 4))
     leaf = Chooser(contents, train, wishes, fits).leaf()
-    written = _File(contents, wishes, leaf, (train, test), leaf.batch or fits)
-    return leaf.title, written.text(dataset, call, file)
+    written = _File(contents, wishes, leaf, (train, test), leaf.batch or fits, pixels)
+    return leaf.title, written.text(dataset, call, file), pixels.notes
 
 
 def _dataset(contents: Found, wishes: Wishes) -> dict[str, Any]:
@@ -93,12 +100,19 @@ class _File:
     """The parts of the file that follow from what there is, and why."""
 
     def __init__(
-        self, contents: Found, wishes: Wishes, leaf: Leaf, splits: tuple[Any, Any], batch: int
+        self,
+        contents: Found,
+        wishes: Wishes,
+        leaf: Leaf,
+        splits: tuple[Any, Any],
+        batch: int,
+        pixels: Sample,
     ) -> None:
         self.contents, self.wishes, self.leaf, self.batch = contents, wishes, leaf, batch
         self.train, self.test = splits
         self.group = self.train.group
-        self.width, self.height = image_sizes(self.train.paths)
+        self.pixels = pixels
+        self.width, self.height, self.channels = pixels.width, pixels.height, pixels.channels
         shorter = min(self.width, self.height)
         self.size = 32 if shorter <= 40 else 64 if shorter <= 128 else 96
         self.hidden = 128 if self.size == 32 else 256
@@ -128,6 +142,10 @@ class _File:
             f"{len(self.train)} images to train on and {len(self.test)} to test on, of about {self.width} x"
             f" {self.height} pixels. Paths are as seen from the folder where ccl runs."
         )
+        if self.channels != 3:
+            said += f" They have {_channels(self.channels)}."
+        if self.pixels.reading.get("levels"):
+            said += " levels become black and white, the same for all images."
         if max(self.width, self.height) > 512:
             said += " Smaller copies of the images would be read faster in every epoch."
         if not contents.label:
@@ -141,24 +159,41 @@ class _File:
 
     def _transform(self) -> str:
         crop: dict[str, Any] = {"size": self.size}
+        scale = {"mean": self.pixels.mean, "std": self.pixels.std} if self.pixels.mean else {}
+        measured = " mean and std are those of the images, after levels." if scale else ""
         if text := self.wishes.captions:
             plain = {"min_scale": 0.5, "flip": 0.0, "jitter": 0.0, "gray": 0.0, "blur": 0.0}
-            views = {
-                "image": {"use": "multi", "count": 1, **crop, **plain},
+            both: dict[str, Any] = {
+                "image": {"use": "multi", "count": 1, **crop, **plain, **scale},
                 "text": {"use": "tokens", "column": text, "length": self._length},
             }
             why = (
                 "One view of the image, without flips and changes of color, so that the text stays true;"
-                " and the text as its bytes."
+                f" and the text as its bytes.{measured}"
             )
-            return _table("transform", views, why)
-        changes = {"min_scale": 0.2, "flip": 0.5, "jitter": 0.5, "gray": 0.2}
+            return _table("transform", both, why)
         blur = 0.5 if self.size > 64 else 0.0
+        views: dict[str, Any] = {"use": "simclr", **crop, "min_scale": 0.2, "flip": 0.5}
         why = (
-            f"Two views of {self.size} pixels. What they change, features forget: flip = 0.0 where left and"
-            " right differ, as in digits and text, and jitter = 0.0, gray = 0.0 where color matters."
+            f"Two views of {self.size} pixels. What they change, features forget: flip = 0.0 where left"
+            " and"
         )
-        return _comment(why, {"transform": {"use": "simclr", **crop, **changes, "blur": blur}})
+        if self.pixels.colors:
+            views |= {"jitter": 0.5, "gray": 0.2, "blur": blur}
+            why += " right differ, as in digits and text, and jitter = 0.0, gray = 0.0 where color matters."
+        elif self.channels == 3:
+            views |= {"jitter": 0.0, "gray": 0.0, "blur": 0.0}
+            why += (
+                " right differ, as in digits and text. The channels are no red, green and blue, and keep"
+                " their brightness."
+            )
+        else:
+            views |= {"jitter": 0.5, "gray": 0.0, "blur": 0.0}
+            why += (
+                " right differ, as in digits and text, and jitter = 0.0 where brightness matters: it"
+                " changes that of each channel, as light and stain do."
+            )
+        return _comment(why + measured, {"transform": views | scale})
 
     @property
     def _length(self) -> int:
@@ -166,13 +201,21 @@ class _File:
 
     def _backbone(self) -> str:
         if self.size == 32:
+            given = {} if self.channels == 3 else {"options": {"in_chans": self.channels}}
+            larger = inline({"use": "timm", "name": "resnet18", "stem": "cifar", **given})
             why = (
                 "LeNet-5, for images of 32 pixels, which a CPU trains. With a GPU, for photographs:"
-                ' {use = "timm", name = "resnet18", stem = "cifar"}.'
+                f" {larger}."
             )
-            return _comment(why, {"backbone": "lenet5"})
-        narrow = {"channels": [32, 64, 128, 256]}
+            lenet = {"use": "lenet5", "in_channels": self.channels} if given else "lenet5"
+            return _comment(why, {"backbone": lenet})
+        narrow: dict[str, Any] = {"channels": [32, 64, 128, 256]}
         backbone = {"use": "timm", "name": "resnet10t", "options": narrow}
+        if self.channels != 3:
+            narrow["in_chans"] = self.channels
+            of = _channels(self.channels)
+            why = f"A narrow ResNet-10 of {of}, for images of any size, which a CPU trains."
+            return _comment(why, {"backbone": backbone})
         why = (
             "A narrow ResNet-10, for images of any size, which a CPU trains. For photographs, pretrained"
             ' weights are the better start: {use = "timm", name = "resnet18", pretrained = true}.'
@@ -280,6 +323,10 @@ class _File:
         """Whether one of the test images has a class of training."""
         known, seen = (split.metadata[name] for split in (self.train, self.test))
         return bool((isin(seen, known) & ~missing_rows(seen, "categorical")).any())
+
+
+def _channels(count: int) -> str:
+    return f"{count} channels" if count > 1 else "one channel"
 
 
 def _why(measured: Mapping[str, Any]) -> str:

@@ -9,8 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ccl_plugins.transforms.steps import ChannelJitter
+
 TRIES = 10
 """How often a crop is drawn until one fits, as in torchvision."""
+
+DRAWN = 2 * TRIES + 16
+"""The uniform numbers of a view, but those of single channels, which follow."""
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
 """The operations of a color jitter, in the order of its factors."""
@@ -59,6 +64,10 @@ class BatchedView:
     """
 
     def __init__(self, steps: Sequence[Any]) -> None:
+        steps = [*steps]
+        self.channels = next((each for each in steps if isinstance(each, ChannelJitter)), None)
+        if self.channels is not None:
+            steps.remove(self.channels)
         names = [type(step).__name__ for step in steps]
         if names[:1] != [*STEPS[:1]] or names != [name for name in STEPS if name in names]:
             raise ValueError(
@@ -85,7 +94,7 @@ class BatchedView:
         """The views (n, channels, size, size), float32 in [0, 1].
 
         Args:
-            images: (n, channels, height, width) uint8, of 1 or 3 channels if colors change.
+            images: (n, channels, height, width) uint8, of 1 or 3 channels if colors change by `jittered`.
             seeds: (n,) long, of each image.
         """
         drawn = self.draw(seeds, *images.shape[-2:])
@@ -93,6 +102,10 @@ class BatchedView:
         x = resampled(images.float().mul_(1 / 255), rows, columns)
         if self.jitter_chance:
             x = jittered(x, drawn.factors, drawn.order)
+        if self.channels is not None:
+            u = uniforms(seeds, DRAWN + 1 + 2 * x.shape[1])[:, DRAWN:]
+            which = (u[:, 0] < self.channels.p)[:, None, None, None]
+            x = torch.where(which, self.channels.changed(x, u[:, 1:]), x)
         if self.gray:
             x = torch.where(drawn.gray[:, None, None, None], luminance(x), x)
         if self.blur:
@@ -104,7 +117,7 @@ class BatchedView:
 
     def draw(self, seeds: Tensor, height: int, width: int) -> Drawn:
         """The parameters of the views of n images of a size; row i depends on seed i alone."""
-        u = uniforms(seeds, 2 * TRIES + 16)
+        u = uniforms(seeds, DRAWN)
         box, rest = u[:, : 2 * TRIES + 2], u[:, 2 * TRIES + 2 :]
         flip, jitter, gray, blur, sigma, solarize = rest[:, 8:].unbind(1)
         changed = jitter < self.jitter_chance

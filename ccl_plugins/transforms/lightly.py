@@ -15,6 +15,7 @@ from torchvision.transforms.v2 import functional as pixels
 from ccl_plugins.arguments import DEEPEST, SHARPEST, positive, whole
 from ccl_plugins.files.images import read_image
 from ccl_plugins.transforms.batched import BatchedView
+from ccl_plugins.transforms.steps import ChannelJitter, of_channels
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -26,7 +27,8 @@ class LightlyTransform:
     Images are PIL images of mode RGB or L, which are turned upright as their EXIF data says, or uint8
     tensors (channels, height, width) on the CPU; the views of both are equal.  A view has as many channels
     as ``mean``: a gray image is repeated to three, any other difference is an error.  Images of other than
-    one or three channels can be cropped and flipped alone.
+    one or three channels can be cropped, flipped and jittered: each channel gets a brightness and a
+    contrast of its own.
 
     Args:
         transforms: One or more kinds of view: for each, the steps of a lightly transform, from its random
@@ -80,14 +82,17 @@ class LightlyTransform:
             raise ValueError(f"mean and std must be equally long, not {mean!r} and {std!r}")
         # A step with probability 0 does nothing, and would take up to 100 us.
         kinds = [[step for step in steps if _probability(step) > 0] for steps in transforms]
+        self._as_tensors = len(mean) not in (1, 3)
+        if self._as_tensors:
+            kinds = [[*map(of_channels, steps)] for steps in kinds]
         self.steps = [kinds[view % len(kinds)] for view in range(self.count)]
         self.transforms = [partial(self._view, view) for view in range(self.count)]
-        self._as_tensors = len(mean) not in (1, 3)
         more = (step for steps in self.steps for step in steps[1:])
-        if self._as_tensors and not all(isinstance(step, RandomHorizontalFlip) for step in more):
+        known = (RandomHorizontalFlip, ChannelJitter)
+        if self._as_tensors and not all(isinstance(step, known) for step in more):
             raise ValueError(
-                f"images of {len(mean)} channels can be cropped and flipped alone: turn the other steps"
-                " off, with jitter=0, gray=0, blur=0"
+                f"images of {len(mean)} channels can be cropped, flipped and jittered alone: turn the other"
+                " steps off, with gray=0, blur=0"
             )
         self.batch_transforms = None
         if batched:

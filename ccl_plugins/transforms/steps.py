@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
 
 from ccl_plugins.arguments import SHARPEST, fraction, non_negative, probability, whole
+
+Range: TypeAlias = tuple[float, float]
 
 
 class Jitter(NamedTuple):
@@ -65,3 +70,45 @@ def view_steps(
     )
     *steps, _to_tensor = transform.transform.transforms
     return steps
+
+
+class ChannelJitter:
+    """Another brightness and contrast of each channel, as light and stains have them.
+
+    For images of any channels: what colors have beside, saturation and hue, they have not.
+
+    Args:
+        brightness: The least and the most factor of a channel.
+        contrast: The least and the most factor of its distance from its mean.
+        p: The probability of a change.
+    """
+
+    def __init__(self, brightness: Range, contrast: Range, p: float) -> None:
+        self.brightness, self.contrast, self.p = brightness, contrast, p
+
+    def __call__(self, image: Tensor) -> Tensor:
+        """The image, (channels, height, width) uint8."""
+        if torch.rand(()) >= self.p:
+            return image
+        changed = self.changed(image[None] / 255, torch.rand(1, 2 * len(image)))
+        return (255 * changed[0]).round().to(torch.uint8)
+
+    def changed(self, images: Tensor, u: Tensor) -> Tensor:
+        """Images (n, channels, height, width) in [0, 1], by uniform numbers (n, 2 channels)."""
+        brighter, sharper = (
+            (low + (high - low) * each)[:, :, None, None]
+            for each, (low, high) in zip(
+                u.chunk(2, 1), (self.brightness, self.contrast), strict=True
+            )
+        )
+        images = (images * brighter).clamp(0, 1)
+        return torch.lerp(images.mean((2, 3), keepdim=True), images, sharper).clamp(0, 1)
+
+
+def of_channels(step: Any) -> Any:
+    """A step for images of any channels: of a color jitter, what channels have; others as they are."""
+    (colors,) = getattr(step, "transforms", None) or (None,)
+    if colors is None:
+        return step
+    brightness, contrast = (each or (1.0, 1.0) for each in (colors.brightness, colors.contrast))
+    return ChannelJitter(brightness, contrast, step.p)

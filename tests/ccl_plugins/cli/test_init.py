@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from support.image_samples import write_image
 
 import ccl_plugins as ccl
@@ -174,9 +178,9 @@ def test_a_column_whose_values_are_in_one_split_alone_is_read_within_it(birds):
     assert tables["evaluate"] == [{"use": "held", "column": "label"}]
 
 
-def train(tables):
+def train(tables, out="run"):
     pipeline = ccl.Pipeline.from_dict(tables | {"monitor": "off", "loggers": []})
-    run = pipeline.fit(out="run", epochs=1, max_steps=1, workers=0, progress=False)
+    run = pipeline.fit(out=out, epochs=1, max_steps=1, workers=0, progress=False)
     assert run.progress[0] == 1
     return run
 
@@ -272,3 +276,289 @@ def test_a_file_that_exists_is_not_changed(birds, capsys):
     assert init() == 2
     assert "birds.toml exists, and is not changed" in capsys.readouterr().err
     assert Path("birds.toml").read_text() == "mine"
+
+
+COMPOUNDS = "file,compound,plate"
+
+
+def write_tiff(path, seed, *, channels=5, dtype=np.uint16, size=(24, 24), high=4000):
+    """A file of a page of noise for each channel."""
+    draw = np.random.default_rng(seed)
+    pages = [draw.integers(100, high, size).astype(dtype) for _ in range(channels)]
+    first, *rest = [Image.fromarray(page) for page in pages]
+    path.parent.mkdir(exist_ok=True)
+    first.save(path, save_all=True, append_images=rest)
+
+
+@pytest.fixture
+def wells(tmp_path, monkeypatch):
+    """A table of 48 images of five channels of 16 bits, of three compounds on six plates."""
+    monkeypatch.chdir(tmp_path)
+    rows = [COMPOUNDS]
+    for i in range(48):
+        write_tiff(tmp_path / "im" / f"{i}.tif", i)
+        rows.append(f"im/{i}.tif,{'abc'[i % 3]},p{i // 8}")
+    Path("wells.csv").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+def written(source="wells.csv"):
+    return tomllib.loads(Path(source).with_suffix(".toml").read_text())
+
+
+def advised(capsys, option, *words, source="wells.csv"):
+    """Run into a dead end, and run again with the option that its message names; the file it writes."""
+    assert init(*words, source=source) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert not Path(source).with_suffix(".toml").exists()
+    given = re.search(rf"{option}[ =]\S+", error)
+    assert given, error
+    more = shlex.split(given[0].rstrip(";:,.)"))
+    assert init(*words, *more, source=source) == 0, capsys.readouterr().err
+    return written(source)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_five_channels_of_16_bits_train_without_an_edit(wells, capsys):
+    assert main(["init", "wells.csv", "--yes", "--keep", "compound"]) == 0
+    tables = written()
+    assert tables["dataset"]["mode"] == "all"
+    low, high = tables["dataset"]["levels"]
+    assert 100 <= low < 110
+    assert 3980 < high < 4000
+    assert tables["backbone"] == {"use": "lenet5", "in_channels": 5}
+    transform = tables["transform"]
+    assert transform["mean"] == pytest.approx([0.5] * 5, abs=0.02)
+    assert transform["std"] == pytest.approx([0.288] * 5, abs=0.02)
+    assert [transform[name] for name in ("jitter", "gray", "blur")] == [0.5, 0.0, 0.0]
+    said = capsys.readouterr().out
+    assert "the images have 5 channels in 5 pages: --mode all reads all of them" in said
+    assert "is the range of 48 of 48 images" in said
+    assert "linear/top1" in train(tables).evaluate()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_is_kept_is_the_label_where_none_is_called_so(wells, capsys):
+    assert chosen("--keep", "compound", source="wells.csv")["dataset"]["label"] == "compound"
+    assert chosen(source="wells.csv")["dataset"]["label"] == ""
+    given = chosen("--keep", "compound", "--label", "", source="wells.csv")
+    assert given["dataset"]["label"] == ""
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_plate_comes_into_one_split_and_can_be_declined(wells, capsys):
+    assert init(source="wells.csv") == 0
+    assert "'plate' looks like a group" in capsys.readouterr().out
+    assert written()["dataset"]["group"] == "plate"
+    assert "group" not in chosen("--group", "none", source="wells.csv")["dataset"]
+    given = chosen("--group", "compound", source="wells.csv")["dataset"]
+    assert given["group"] == "compound"
+    # Each compound on a plate of its own cannot be in both splits.
+    rows = [COMPOUNDS, *(f"im/{i}.tif,{'abc'[i % 3]},p{i % 3}" for i in range(48))]
+    Path("wells.csv").write_text("\n".join(rows))
+    Path("wells.toml").unlink()
+    assert init("--keep", "compound", source="wells.csv") == 0
+    assert "'plate' looks like a group, and images are not split by it" in capsys.readouterr().out
+    assert "group" not in written()["dataset"]
+    assert (
+        init("--keep", "compound", "--group", "plate", "--out", "b.toml", source="wells.csv") == 2
+    )
+    assert "all in one group" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("quick", [[], ["--quick"]])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_no_file_is_written_where_no_image_can_be_read(wells, capsys, quick):
+    for file in Path("im").iterdir():
+        file.write_bytes(file.read_bytes()[:40])
+    assert main(["init", "wells.csv", "--yes", *quick]) == 2
+    error = capsys.readouterr().err
+    assert "48 of 48 images of wells.csv cannot be read: im/0.tif: " in error
+    assert error.count("\n") == 1
+    assert main(["init", "wells.csv", "--yes", "--on-error", "skip", *quick]) == 2
+    assert "48 of 48 images of wells.csv cannot be read: im/0.tif: " in capsys.readouterr().err
+    assert not Path("wells.toml").exists()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_unreadable_images_are_counted_and_left_out_as_advised(wells, capsys):
+    for i in (3, 20):
+        file = Path(f"im/{i}.tif")
+        file.write_bytes(file.read_bytes()[:300])
+    words = ["init", "wells.csv", "--yes"]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert re.search(r"[12] of \d+ images of train cannot be read: im/", error)
+    assert "--on-error skip leaves them out" in error
+    assert not Path("wells.toml").exists()
+    assert main([*words, "--on-error", "skip"]) == 0
+    assert "cannot be used: im/" in capsys.readouterr().out
+    assert written()["dataset"]["on_error"] == "skip"
+    train(written())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_missing_images_are_left_out_as_advised(wells, capsys):
+    Path("im/3.tif").unlink()
+    assert advised(capsys, "--on-error")["dataset"]["on_error"] == "skip"
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le", "utf-16"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_table_of_another_encoding_is_read_as_advised(wells, capsys, encoding):
+    text = Path("wells.csv").read_text().replace(",a,", ",Wirkstoff für Zellen,")
+    Path("wells.csv").write_text(text, encoding=encoding)
+    if encoding == "utf-16":  # its first bytes say so
+        assert init(source="wells.csv") == 0
+        return
+    tables = advised(capsys, "--encoding", "--keep", "compound")
+    data = {key: value for key, value in tables["dataset"].items() if key != "use"}
+    words = ccl.create("dataset", "table", **data)("train").vocabulary["label"]
+    assert "Wirkstoff für Zellen" in words
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_several_depths_have_levels_of_each(wells, capsys):
+    for i in range(0, 48, 2):
+        write_tiff(Path(f"im/{i}.tif"), i, dtype=np.uint8, high=250)
+    assert init(source="wells.csv") == 0
+    levels = written()["dataset"]["levels"]
+    assert levels.keys() == {"uint16"}
+    train(written())
+    words = ["--levels", "0,4095", "--out", "other.toml"]
+    assert init(*words, source="wells.csv") == 2
+    error = capsys.readouterr().err
+    given = re.findall(r"--levels ((?:uint8|uint16)=\S+)", error)
+    assert len(given) == 2, error
+    more = [word for each in given for word in ("--levels", each.rstrip(";:"))]
+    assert init(*more, *words[2:], source="wells.csv") == 0
+    assert tomllib.loads(Path("other.toml").read_text())["dataset"]["levels"].keys() == {
+        "uint8",
+        "uint16",
+    }
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_floats_and_gray_of_16_bits_train(wells):
+    for i in range(48):
+        write_tiff(Path(f"im/{i}.tif"), i, channels=1, dtype=np.float32)
+    tables = chosen("--keep", "compound", source="wells.csv")
+    assert tables["dataset"].keys() >= {"levels"}
+    assert "mode" not in tables["dataset"]
+    assert len(tables["transform"]["mean"]) == 3
+    train(tables)
+    tables = chosen("--keep", "compound", "--mode", "L", source="wells.csv")
+    assert tables["backbone"] == {"use": "lenet5", "in_channels": 1}
+    assert len(tables["transform"]["mean"]) == 1
+    train(tables, "gray")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_pages_that_are_no_channels_are_read_as_advised(wells, capsys):
+    for i in range(48):
+        pages = [Image.new("L", (size, size), 4 * i) for size in (24, 12)]
+        pages[0].save(f"im/{i}.tif", save_all=True, append_images=pages[1:])
+    tables = advised(capsys, "--page")
+    assert tables["dataset"]["page"] == 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_every_channel_is_read_as_advised(wells, capsys):
+    tables = advised(capsys, "--mode", "--mode", "RGB")
+    assert tables["dataset"]["mode"] == "all"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_arrays_are_images(wells):
+    for i in range(48):
+        draw = np.random.default_rng(i)
+        np.save(f"im/{i}.npy", draw.integers(0, 900, (4, 24, 24)).astype(np.uint16))
+    text = Path("wells.csv").read_text().replace(".tif", ".npy")
+    Path("arrays.csv").write_text(text)
+    tables = chosen(source="arrays.csv")
+    assert tables["backbone"]["in_channels"] == 4
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_folder_of_arrays_is_read(wells):
+    for i in range(48):
+        Path("arrays", "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
+        np.save(f"arrays/{'ab'[i % 2]}/{i}.npy", np.random.default_rng(i).random((2, 24, 24)))
+    tables = chosen(source="arrays")
+    assert tables["dataset"]["mode"] == "all"
+    assert tables["backbone"]["in_channels"] == 2
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_long_run_has_a_shorter_one_proposed(wells, capsys, monkeypatch):
+    monkeypatch.setattr(init_command, "LONG", 1e-6)
+    assert main(["init", "wells.csv", "--yes"]) == 0
+    assert "minutes here: ccl train wells.toml --set fit.epochs=1\n" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_images_of_several_numbers_of_channels_are_refused(wells, capsys):
+    write_tiff(Path("im/5.tif"), 5, channels=3)
+    assert init(source="wells.csv") == 2
+    assert "they have 3 channels, as im/5.tif and 5 channels, as im/" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_larger_images_of_many_channels_have_a_backbone_and_views_of_them(wells):
+    for i in range(48):
+        write_tiff(Path(f"im/{i}.tif"), i, size=(100, 100), channels=2)
+    tables = chosen(source="wells.csv")
+    assert tables["backbone"]["options"]["in_chans"] == 2
+    assert tables["transform"]["size"] == 64
+    train(tables)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--levels 4095", "--levels needs BLACK,WHITE, as 0,4095, or by type, as uint16=0,4095"),
+        ("--levels 9,1", "levels must be the pixels' values of black and white"),
+        ("--levels uint12=0,9", "the type of levels must be one of"),
+        ("--levels 0,9 --levels 0,8", "--levels are given once, or once for each type"),
+        ("--mode rgb", "mode must be one of"),
+        ("--page -1", "page must be"),
+        ("--on-error raise", "on_error must be one of"),
+        ("--encoding klingon", "encoding must be one that Python knows, not 'klingon'"),
+        ("--group plates", "has no column 'plates'"),
+        ("--test-fraction 2", "must lie between 0 and 1"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_mistake_in_how_images_are_read_is_one_line(wells, capsys, words, message):
+    assert init(*words.split(), source="wells.csv") == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not Path("wells.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "option"),
+    [
+        ('on_error="skip" leaves them out', "--on-error skip leaves them out"),
+        ('on_error = "skip" of the data set leaves', "--on-error skip leaves"),
+        ('as encoding = "cp1252"', "as --encoding cp1252"),
+        ("is levels = [-5, 4095];", "is --levels=-5,4095;"),
+        (
+            "levels = {uint8 = [0, 255], int16 = [-1, 2]}",
+            "--levels uint8=0,255 --levels int16=-1,2",
+        ),
+        ('mode = "all" reads', "--mode all reads"),
+        ("page = 0 reads", "--page 0 reads"),
+        ("group='plate': 2", "--group plate: 2"),
+        ("give another seed, or", "give another --seed, or"),
+        ("give a larger test_fraction,", "give a larger --test-fraction,"),
+        (
+            "t.csv: column 'a b' has 'x' among 1; declare the column categorical",
+            "t.csv: column 'a b' has 'x' among 1; give --type 'a b=categorical'",
+        ),
+    ],
+)
+def test_a_message_of_a_data_set_names_options(text, option):
+    assert init_command.as_options(text) == option

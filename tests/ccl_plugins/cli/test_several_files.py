@@ -188,7 +188,7 @@ def test_with_strict_a_failure_is_raised(monkeypatch):
         ([('"infonce"', '"infomce"')], "no objective 'infomce'"),
         (
             [('"infonce"', '"cl_infonce"\ncondition = {use = "column", name = "kind"}')],
-            "has missing (-1) values in 1 of 32 rows (3)",
+            "has missing (-1) values in 1 of 32 rows (3; from 0)",
         ),
         ([("train.safetensors", "gone.safetensors")], "gone.safetensors"),
         ([("train.safetensors", "damaged.safetensors")], "damaged.safetensors is damaged"),

@@ -93,13 +93,16 @@ def test_arrays_are_read_from_files_too(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("image,red\na,1\nb,0\na,1\n", "names the sample 'a' in rows 0 and 2"),
-        ("image,red\na,1\n,0\n", "row 1 names no sample"),
+        ("image,red\na,1\nb,0\na,1\n", "names the sample 'a' in row 2 and row 4"),
+        ("image,red\na,1\n,0\n", "row 3 names no sample"),
         ("image,red\nx,1\ny,0\n", "another data set: .*'x' and others, the data set's 'a'"),
         ("name,red\na,1\nb,0\n", "no column 'image'; it has name, red"),
         ("image\na\nb\n", "no attribute in .*a.csv"),
-        ("image,red\na,1\nb,often\n", "'often' in line 3 among numbers such as '1' in line 2"),
-        ("image,red\na,1\nb,0.5\n", "'red' has 0.5 in row 1: attributes are discrete"),
+        ("image,red\na,1\nb,often\n", "'often' in row 3 among numbers such as '1' in row 2"),
+        (
+            "image,red\na,1\nb,0.5\n",
+            "'red' has 0.5 in sample 1 \\(from 0\\): attributes are discrete",
+        ),
     ],
 )
 def test_tables_that_do_not_fit_are_refused_by_row_and_column(tmp_path, text, message):

@@ -87,7 +87,7 @@ def test_class_ids_are_named_by_words_or_by_a_list(toy):
     assert fit(named, Split(label=torch.tensor([0, -1]))).tolist()[1] == -1
     with pytest.raises(ValueError, match="'label' holds class ids such as 0, not words"):
         fit(WordNet(level=4, source=toy), Split(label=ids))
-    with pytest.raises(ValueError, match="7 in row 1, and there are 7 classes"):
+    with pytest.raises(ValueError, match="7 in row 1 \\(from 0\\), and there are 7 classes"):
         fit(named, Split(label=torch.tensor([0, 7])))
 
 
@@ -112,10 +112,14 @@ def test_dropped_classes_are_left_out_by_default(toy):
 @pytest.mark.parametrize(
     ("rows", "labels", "message"),
     [
-        ([("a", "b"), ("b", "c")], ["c", "d"], r"source='.*toy\.csv'; the first is 'd' \(row 1 of"),
+        (
+            [("a", "b"), ("b", "c")],
+            ["c", "d"],
+            r"source='.*toy\.csv'; the first is 'd' \(row 1, from 0",
+        ),
         ([("a", "b"), ("b", "a")], ["b"], "'b' is above itself: b > a > b"),
-        ([("a", "b"), ("a", "b")], ["b"], "row 1: the edge a to b occurs twice"),
-        ([("a", "b"), ("a", "")], ["b"], "row 1: an edge needs a parent and a child"),
+        ([("a", "b"), ("a", "b")], ["b"], "row 3: the edge a to b occurs twice"),
+        ([("a", "b"), ("a", "")], ["b"], "row 3: an edge needs a parent and a child"),
         ([("a", "b"), ("b", "c")], ["c"], "level 4 is deeper than the tree: .* at level 3"),
     ],
 )
@@ -193,9 +197,9 @@ def test_the_shipped_table_is_what_the_tool_makes():
     ("given", "label", "message"),
     [
         ({}, ["tench"], r"^1 of 1 classes are no nodes of source='imagenet1k'; the first is 'tench' "
-         r"\(row 0 of the column 'label'\): its nodes are written as 'n01439121'; give classes="),
-        ({}, ["n01440764", "n1443537"], r"'n1443537' \(row 1 .*\): did you mean 'n01443537'"),
-        ({"classes": ["n01440764", "n0144353"]}, [0, 1], r"\(classes\[1\]; row 1 .* 'n01443537'"),
+         r"\(row 0, from 0, of the column 'label'\): its nodes are written as 'n01439121'; give classes="),
+        ({}, ["n01440764", "n1443537"], r"'n1443537' \(row 1, from 0, .*\): did you mean 'n01443537'"),
+        ({"classes": ["n01440764", "n0144353"]}, [0, 1], r"\(classes\[1\]; row 1, from 0, .* 'n01443537'"),
         ({"source": "imagenet-1k"}, ["tench"], r"^source='imagenet-1k' is not there \(did you mean 'im"),
     ],
 )  # fmt: skip

@@ -82,7 +82,7 @@ def test_what_cannot_be_opened_is_skipped_and_named(tmp_path, kind):
             [("image", "label", "split"), *rows, (bad, "cat", "train"), (names[-1], "dog", "test")]
         )
     table = ImageTable(tmp_path / "images.csv", root=folder, split="split", on_error="skip")
-    with pytest.warns(UserWarning, match=r"1 of 6 images .* cannot be used: .*\(row 5\): "):
+    with pytest.warns(UserWarning, match=r"1 of 6 images .* cannot be used: .*\(row 7\): "):
         split = table("train")
     assert len(split) == 5
     assert [skipped.row for skipped in split.skipped] == [5]
@@ -280,7 +280,7 @@ def test_a_pipe_among_the_images_is_left_out_and_not_waited_for(tmp_path):
     os.mkfifo(root / "cat" / "9.png")
     shutil.copytree(root, tmp_path / "both" / "test", ignore=shutil.ignore_patterns("9.png"))
     root.rename(tmp_path / "both" / "train")
-    with pytest.warns(UserWarning, match=r"cat/9\.png .*it is no file"):
+    with pytest.warns(UserWarning, match=r"cat/9\.png: it is no file"):
         split = ImageFolder(root=tmp_path / "both", on_error="skip")("train")
     assert len(split) == 6
 

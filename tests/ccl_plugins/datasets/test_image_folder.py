@@ -68,7 +68,7 @@ def test_one_folder_is_divided_with_the_share_of_each_class(tmp_path):
 def test_a_truncated_image_is_an_error_that_names_file_and_row(root):
     path = truncate(write_image(root / "train" / "owl" / "1.png", size=40))
     train = ImageFolder(root)("train")
-    with pytest.raises(UnreadableImage, match=rf"image {path} \(row 4 of .*train, from 0\): ") as e:
+    with pytest.raises(UnreadableImage, match=rf"image {path}: ") as e:
         train[4]
     # As a worker process hands it on.
     assert str(pickle.loads(pickle.dumps(e.value))) == str(e.value)
@@ -78,7 +78,7 @@ def test_skip_leaves_out_what_cannot_be_read_and_lists_it(root):
     truncate(write_image(root / "train" / "owl" / "1.png", size=40))
     (root / "train" / "crow" / "0.png").write_bytes(b"no image")
     write_image(root / "train" / "crow" / "2.png", 3000, mode="I;16")
-    with pytest.warns(UserWarning, match=r"3 of 6 images .*crow/0\.png \(row 0\): cannot identify"):
+    with pytest.warns(UserWarning, match=r"3 of 6 images .*crow/0\.png: cannot identify"):
         train = ImageFolder(root, on_error="skip")("train")
     assert [(s.row, s.path.split("/")[-2:]) for s in train.skipped] == [
         (0, ["crow", "0.png"]),
@@ -343,5 +343,5 @@ def test_an_image_in_both_splits_through_links_is_said(root):
 
 def test_links_that_lead_nowhere_are_missing_files(root):
     (root / "train" / "owl" / "gone.png").symlink_to(root / "nowhere.png")
-    with pytest.raises(UnreadableImage, match=r"gone\.png .* there is no such file \(1 of 7"):
+    with pytest.raises(UnreadableImage, match=r"gone\.png: there is no such file \(1 of 7"):
         ImageFolder(root)("train")

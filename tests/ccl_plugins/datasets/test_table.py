@@ -75,7 +75,7 @@ def test_columns_can_be_chosen_and_their_measures_given(path):
 
 def test_the_label_may_be_numbers_that_are_names(path):
     path.write_text(TABLE.replace("wren", "17").replace("owl", "2").replace("crow", "x"))
-    with pytest.raises(ValueError, match="'species' has 'x' in line 4 among numbers such as '17'"):
+    with pytest.raises(ValueError, match="'species' has 'x' in row 4 among numbers such as '17'"):
         open_table(path).schema()
     dataset = open_table(path, value_types={"label": "categorical"})
     assert dataset("train").vocabulary["label"] == ["17", "2", "x"]
@@ -145,12 +145,10 @@ def test_a_parquet_table_is_the_same_and_may_hold_vectors(path):
 
 def test_missing_images_are_counted_before_training(path):
     (path.parent / "c.png").unlink()
-    message = (
-        r"c\.png \(row 2 of .*birds\.csv, from 0\): there is no such file \(1 of 3 are missing"
-    )
+    message = r"c\.png \(row 4 of .*birds\.csv\): there is no such file \(1 of 3 are missing"
     with pytest.raises(UnreadableImage, match=message):
         open_table(path)("train")
-    with pytest.warns(UserWarning, match=r"1 of 3 images .*c\.png \(row 2\): No such file"):
+    with pytest.warns(UserWarning, match=r"1 of 3 images .*c\.png \(row 4\): No such file"):
         train = open_table(path, on_error="skip")("train")
     assert train.metadata["label"].tolist() == [2, 1]
     assert [s.row for s in train.skipped] == [2]
@@ -172,22 +170,22 @@ def test_a_truncated_image_names_its_row_in_the_table(path, ending):
     truncate(write_image(path.parent / f"d.{ending}", size=64))
     path.write_text(TABLE.replace("d.png", f"d.{ending}"))
     train = open_table(path)("train")
-    with pytest.raises(UnreadableImage, match=rf"d\.{ending} \(row 3 of .*birds\.csv, from 0\): "):
+    with pytest.raises(UnreadableImage, match=rf"d\.{ending} \(row 5 of .*birds\.csv\): "):
         train[2]
 
 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("c.png", "a.png", r"'a\.png' is in the rows 0 and 2"),
-        ("c.png", "", r"row 2 \(from 0\): 'image' is empty"),
-        (",crow", ",", r"row 2 \(from 0\): 'species' is empty"),
+        ("c.png", "a.png", r"'a\.png' is in row 2 and row 4"),
+        ("c.png", "", r"row 4: 'image' is empty"),
+        (",crow", ",", r"row 4: 'species' is empty"),
         ("species", "kind", r"has no column 'species'; it has image, kind"),
         ("split", "part", "has no column 'split'; it has"),
         (",test", ",val", "no row has 'test' in 'split', but 'train', 'val'"),
-        ("train,1,0", "train,yes,0", "'has_wing' has 'yes' in line 2 among numbers such as '0'"),
+        ("train,1,0", "train,yes,0", "'has_wing' has 'yes' in row 2 among numbers such as '0'"),
         ("closure", "label", "'species' is the label, and there is another of the name 'label'"),
-        ("2.5", "old", "'age' has 'old' in line 4 among numbers"),
+        ("2.5", "old", "'age' has 'old' in row 4 among numbers"),
     ],
 )
 def test_a_table_that_is_not_right_is_told_where(path, old, new, message):
@@ -274,7 +272,7 @@ def test_rows_without_a_text_can_be_left_out(path):
     path.write_text(CAPTIONED.replace('"a crow, in snow"', "  "))
     dataset = ImageTable(path, split="split", text=["caption"], on_error="skip")
     with pytest.warns(
-        UserWarning, match=r"1 of 3 images .* cannot be used: .*c.png \(row 2\): 'capt"
+        UserWarning, match=r"1 of 3 images .* cannot be used: .*c.png \(row 4\): 'capt"
     ):
         train = dataset("train")
     assert train.texts == {"caption": ["a wren on a twig", "an owl by night"]}
@@ -287,10 +285,10 @@ def test_rows_without_a_text_can_be_left_out(path):
         (
             '"a crow, in snow"',
             "",
-            r"row 2 \(from 0\): 'caption' is empty; .* on_error=\"skip\" leaves",
+            r"row 4: 'caption' is empty; .* on_error=\"skip\" leaves",
         ),
-        ("1984", "  ", r"birds\.csv, row 1 \(from 0\): 'caption' is empty"),
-        ("1984", "", r"birds\.csv, row 1 \(from 0\): 'caption' is empty"),
+        ("1984", "  ", r"birds\.csv, row 3: 'caption' is empty"),
+        ("1984", "", r"birds\.csv, row 3: 'caption' is empty"),
     ],
 )
 def test_a_missing_caption_is_named_by_its_row(path, old, new, message):
@@ -348,11 +346,11 @@ def test_a_table_is_read_as_it_comes(tmp_path, text, given):
 def test_another_encoding_is_an_error_that_says_how_to_give_it(tmp_path):
     file = tmp_path / "birds.csv"
     file.write_bytes("image,label\na.png,Möwe\n".encode("cp1252"))
-    with pytest.raises(ValueError, match=r'birds\.csv, after line 0.*encoding = "cp1252"'):
+    with pytest.raises(ValueError, match=r'birds\.csv, after row 0.*encoding = "cp1252"'):
         ImageTable(file, test=file)("train")
     with pytest.raises(ValueError, match="encoding must be one that Python knows, not 'cp-none'"):
         ImageTable(file, test=file, encoding="cp-none")("train")
-    with pytest.raises(ValueError, match=r"birds\.csv, after line 0"):
+    with pytest.raises(ValueError, match=r"birds\.csv, after row 0"):
         ImageTable(file, test=file, sep="ab")("train")
 
 
@@ -380,3 +378,31 @@ def test_a_small_parquet_file_of_a_billion_cells_is_refused_before_it_is_read(tm
         ):
             read_table(tmp_path / "bomb.parquet")
     assert len(read_table(tmp_path / "bomb.parquet")["label"]) == 3 * 10**6
+
+
+def messages(test, folder, **given):
+    """What is said of the test split of two tables of three images, where something is wrong with it."""
+    for i in range(6):
+        write_image(folder / f"{i}.png")
+    header = "image,label,patient\n"
+    (folder / "train.csv").write_text(header + "".join(f"{i}.png,ab,{i}\n" for i in range(3)))
+    (folder / "test.csv").write_text(header + test)
+    dataset = ImageTable(folder / "train.csv", test=folder / "test.csv", **given)
+    with pytest.raises((ValueError, OSError)) as caught:
+        dataset("train"), dataset("test")[0]
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("test", "given", "said"),
+    [
+        ("3.png,ab,4\n4.png,,5\n", {}, "test.csv, row 3: 'label' is empty"),
+        ("3.png,ab,4\n3.png,ab,5\n", {}, "test.csv: '3.png' is in row 2 and row 3"),
+        ("3.png,ab,4\n9.png,ab,5\n", {}, "9.png (row 3 of "),
+        ("3.png,ab,4\n4.png,ab,\n", {"group": "patient"}, "1 samples have no value, as row 3 of "),
+    ],
+)
+def test_a_row_is_that_of_the_table_that_is_meant(tmp_path, test, given, said):
+    message = messages(test, tmp_path, **given)
+    assert said in message
+    assert "test.csv" in message

@@ -431,9 +431,9 @@ def test_features_and_values_that_are_not_finite_are_named():
     broken, good = blobs(), blobs()
     broken.features[3, 1] = float("nan")
     for evaluator in (LinearProbe(), KNN(k=5), Regression()):
-        with pytest.raises(ValueError, match="row 3 are not finite"):
+        with pytest.raises(ValueError, match=r"row 3 \(from 0\) are not finite"):
             evaluator(broken, good)
-        with pytest.raises(ValueError, match="row 3 are not finite"):
+        with pytest.raises(ValueError, match=r"row 3 \(from 0\) are not finite"):
             evaluator(good, broken)
     good.metadata["color"][5] = float("inf")
     with pytest.raises(ValueError, match="infinite in row 5"):
@@ -504,7 +504,9 @@ def test_features_too_large_to_compare_are_refused_by_every_probe(value):
     x = train.features.double()
     x[7, 4] = value
     for evaluator in (LinearProbe(), KNN(k=5), Regression()):
-        with pytest.raises(ValueError, match=r"feature 4 of row 7 is -?1e.* all others vanish"):
+        with pytest.raises(
+            ValueError, match=r"feature 4 of row 7 \(from 0\) is -?1e.* all others vanish"
+        ):
             evaluator(frozen(x, **train.metadata), test)
         with pytest.raises(ValueError, match="feature 4 of row 7"):
             evaluator(train, frozen(x, **train.metadata))

@@ -98,7 +98,7 @@ def test_an_image_that_cannot_be_read_is_named_with_its_cure(tmp_path, monkeypat
     assert "5.png" in out
     assert 'on_error = "skip"' in out
     assert "a step takes" in out
-    assert "the run would stop at an image that it reads" in err
+    assert "the run would stop at an image that cannot be read" in err
 
 
 FAULTS = {
@@ -130,7 +130,7 @@ def test_one_bad_image_hides_no_other_fault_and_no_fault_another(
     for _, message in FAULTS.values():
         assert err.count(message) == 1
         assert message in "\n".join(found["faults"])
-    assert "an image that it reads, as the notes say" in err
+    assert "an image that cannot be read, as the notes say" in err
     assert "1 of 40 images of train cannot be read: 5.png" in "\n".join(found["notes"])
     assert found["columns"]
 

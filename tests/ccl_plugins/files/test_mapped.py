@@ -219,9 +219,13 @@ def test_values_are_checked_in_blocks_as_at_once(monkeypatch, value_type, values
 @pytest.mark.parametrize(
     ("value_type", "wrong", "message"),
     [
-        ("continuous", float("inf"), r"rows 6 to 6, has infinite values in 1 of 1 rows \(6\)"),
-        ("continuous", float("nan"), r"missing \(NaN\) values in 1 of 1 rows \(6\)"),
-        ("multi_label", 3.0, r"other values in 1 of 1 rows \(6\), such as 3.0"),
+        (
+            "continuous",
+            float("inf"),
+            r"rows 6 to 6, has infinite values in 1 of 1 rows \(6; from 0\)",
+        ),
+        ("continuous", float("nan"), r"missing \(NaN\) values in 1 of 1 rows \(6; from 0\)"),
+        ("multi_label", 3.0, r"other values in 1 of 1 rows \(6; from 0\), such as 3.0"),
     ],
 )
 def test_a_wrong_value_in_a_block_is_named_by_its_row(small, value_type, wrong, message):

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from ccl_plugins.files.tables import read_table, read_tables
+from ccl_plugins.files.tables import read_table, read_tables, row_of
 
 
 def write(path, text):
@@ -32,18 +32,37 @@ def test_cells_are_read_as_what_all_of_a_column_are(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a,b\n1,2\n3\n", "line 3: 1 cells, and the first line has 2"),
-        ("a,b\n1,2\n\n3,4\n", "line 3: 0 cells"),
+        ("a,b\n1,2\n3\n", "row 3: 1 cells, and the first row has 2"),
+        ("a,b\n1,2\n\n3,4\n", "row 3: 0 cells"),
         ("a,a\n1,2\n", r"names, each once, not \['a', 'a'\]"),
         ("", "names, each once"),
-        ("age\n3\n4\nold\n", "'age' has 'old' in line 4 among numbers such as '3' in line 2"),
-        ("age\n1_000\n4\n", "'1_000' in line 2 among numbers"),
+        ("age\n3\n4\nold\n", "'age' has 'old' in row 4 among numbers such as '3' in row 2"),
+        ("age\n1_000\n4\n", "'1_000' in row 2 among numbers"),
         ('a\n"1\n', "unexpected end of data"),
     ],
 )
-def test_a_table_that_is_not_right_is_named_with_its_line(tmp_path, text, message):
+def test_a_table_that_is_not_right_is_named_with_its_row(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         read_table(write(tmp_path / "a.csv", text))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_two_bytes_for_each_letter_are_told_with_their_encoding(tmp_path, encoding):
+    path = tmp_path / "a.csv"
+    path.write_text("name,age\nowl,3\n", encoding=encoding)
+    with pytest.raises(ValueError, match=f'encoding = "{encoding}"'):
+        read_table(path)
+    assert read_table(path, encoding=encoding) == {"name": ["owl"], "age": [3]}
+
+
+def test_rows_are_those_of_a_spreadsheet_though_cells_have_lines(tmp_path):
+    text = 'age,note\n3,"one\ntwo\nthree"\nold,\n'
+    with pytest.raises(ValueError, match="'old' in row 3 among numbers such as '3' in row 2"):
+        read_table(write(tmp_path / "a.csv", text))
+    with pytest.raises(ValueError, match="row 3: 1 cells"):
+        read_table(write(tmp_path / "a.csv", text.replace("old,", "old")))
+    assert row_of(tmp_path / "a.tsv", 0) == "row 2"
+    assert row_of("a.parquet", 0) == "row 0 (from 0)"
 
 
 def cells_of(path, cells, sep=",", **declared):
@@ -98,7 +117,7 @@ def test_names_are_words_and_each_is_itself(tmp_path, cells):
 def test_what_may_be_a_name_or_a_number_is_a_word_and_said(tmp_path, cells):
     column, (line,) = cells_of(tmp_path, cells)
     assert column == cells
-    assert f"a.csv: column 'id' has {cells[0]!r} in line 2" in line
+    assert f"a.csv: column 'id' has {cells[0]!r} in row 2" in line
     assert "which may be a name or a number, and is read as words: declare it" in line
     assert cells_of(tmp_path, cells, words=["id"]) == (cells, [])
 
@@ -132,9 +151,7 @@ def test_numbers_as_programs_write_them_are_numbers(tmp_path, cells, values):
     ],
 )
 def test_words_among_numbers_are_told_with_their_line(tmp_path, cells, word):
-    with pytest.raises(
-        ValueError, match=f"a.csv: column 'id' has '{word}' in line 3 among numbers"
-    ):
+    with pytest.raises(ValueError, match=f"a.csv: column 'id' has '{word}' in row 3 among numbers"):
         cells_of(tmp_path, cells)
 
 
@@ -160,7 +177,7 @@ def test_thousands_that_are_set_apart_are_never_read_as_decimals(tmp_path):
             cells_of(tmp_path, cells, ";")
     column, (line,) = cells_of(tmp_path, ["1.000", "2.500"], ";")
     assert column == ["1.000", "2.500"]
-    assert "'1.000' in line 2, which may be a name or a number" in line
+    assert "'1.000' in row 2, which may be a name or a number" in line
 
 
 def test_what_is_declared_is_read_so(tmp_path):
@@ -168,8 +185,8 @@ def test_what_is_declared_is_read_so(tmp_path):
     assert cells_of(tmp_path, ["1.0", "2"], classes=["id"]) == ([1, 2], [])
     column, (line,) = cells_of(tmp_path, ["1.5", "2"], classes=["id"])
     assert column == ["1.5", "2"]
-    assert "'1.5' in line 2, which may be a name" in line
-    with pytest.raises(ValueError, match="has 'old' in line 3 among numbers"):
+    assert "'1.5' in row 2, which may be a name" in line
+    with pytest.raises(ValueError, match="has 'old' in row 3 among numbers"):
         cells_of(tmp_path, ["3", "old"], numbers=["id"])
 
 
@@ -182,7 +199,7 @@ def test_both_splits_agree_on_what_a_column_is(tmp_path):
     ]
     write(test, "id,age\nx,1\n")
     message = (
-        r"test\.csv: column 'id' has 'x' in line 2 among numbers such as '7' .* of .*train\.csv"
+        r"test\.csv: column 'id' has 'x' in row 2 among numbers such as '7' .* of .*train\.csv"
     )
     with pytest.raises(ValueError, match=message):
         read_tables([train, test])

@@ -67,14 +67,18 @@ def test_a_given_measure_overrides():
 @pytest.mark.parametrize(
     ("table", "value_types", "message"),
     [
-        ({"z": ["a", 3]}, {}, "'z' holds words, but 3 in row 1"),
-        ({"z": [[1, 2], [3]]}, {}, "2 numbers in row 0, 1 in row 1"),
+        ({"z": ["a", 3]}, {}, "'z' holds words, but 3 in row 1 \\(from 0\\)"),
+        ({"z": [[1, 2], [3]]}, {}, "2 numbers in row 0, 1 in row 1 \\(from 0\\)"),
         (
             {"z": [[0, 1], [1, 2]]},
             {"z": "multi_label"},
-            r"1 of 2 rows \(1\), such as 2: multi_label",
+            r"1 of 2 rows \(1; from 0\), such as 2: multi_label",
         ),
-        ({"z": [0.0, 0.5]}, {"z": "categorical"}, r"1 of 2 rows \(1\), such as 0.5: class ids"),
+        (
+            {"z": [0.0, 0.5]},
+            {"z": "categorical"},
+            r"1 of 2 rows \(1; from 0\), such as 0.5: class ids",
+        ),
         ({"z": ["a"]}, {"z": "continuous"}, "holds words: it is categorical"),
         ({"z": [1]}, {"y": "continuous"}, "value_types names 'y'; the columns are z"),
         ({"z": [1]}, {"z": "ordinal"}, "value_type of 'z' must be one of .*, not 'ordinal'"),
@@ -163,5 +167,7 @@ def test_values_that_a_tensor_of_numbers_cannot_hold_are_refused_by_the_name_of_
 
 
 def test_a_condition_of_numbers_that_float32_cannot_hold_is_refused():
-    with pytest.raises(ValueError, match=r"too large values in 1 of 2 rows \(1\).* below 3.4e38"):
+    with pytest.raises(
+        ValueError, match=r"too large values in 1 of 2 rows \(1; from 0\).* below 3.4e38"
+    ):
         check_values("z", torch.tensor([1.0, 1e39], dtype=torch.float64), "continuous", 2)

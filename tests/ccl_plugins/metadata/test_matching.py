@@ -16,8 +16,8 @@ def test_a_sample_without_a_name_has_no_row_not_even_one_of_that_name():
 @pytest.mark.parametrize(
     ("named", "words"),
     [
-        (["a", "b", "a"], r"names the sample 'a' in rows 0 and 2 \(column 'name'\)"),
-        (["a", None], "row 1 names no sample in its column 'name'"),
+        (["a", "b", "a"], r"names the sample 'a' in row 2 and row 4 \(column 'name'\)"),
+        (["a", None], "row 3 names no sample in its column 'name'"),
         (["x"], "of another data set: its column 'name' names 'x' .* 'a'"),
     ],
 )

@@ -190,16 +190,40 @@ def test_gray_images_stay_gray_where_the_mean_has_one_channel(settings):
     assert views(pixels.to_pil_image(gray))[0].shape == (1, 32, 32)
 
 
-def test_other_numbers_of_channels_can_be_cropped_and_flipped_alone():
+def test_other_numbers_of_channels_can_be_cropped_flipped_and_jittered_alone():
     five = {"mean": (0.5,) * 5, "std": (0.5,) * 5}
     views = SimCLRTransform(size=16, **five, **{**CROP_ONLY, "min_scale": 1.0, "flip": 1.0})
     given = torch.rand(5, 16, 16).mul(255).byte()
     for view in views(given):
         torch.testing.assert_close(view, views.plain(given.flip(-1)))
-    with pytest.raises(ValueError, match="5 channels can be cropped and flipped alone"):
+    with pytest.raises(ValueError, match="5 channels can be cropped, flipped and jittered alone"):
         SimCLRTransform(size=16, **five)
     with pytest.raises(ValueError, match="std has 5 numbers: give mean as many, too"):
         SimCLRTransform(size=16, std=five["std"], **CROP_ONLY)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_each_of_many_channels_has_a_brightness_and_a_contrast_of_its_own(batched):
+    zero = {"mean": (0.0,) * 5, "std": (1.0,) * 5}
+    still = {"min_scale": 1.0, "flip": 0.0, "gray": 0.0, "blur": 0.0}
+    views = MultiTransform(
+        size=16, count=1, jitter=0.25, jitter_chance=1.0, batched=batched, **still, **zero
+    )
+    given = (torch.linspace(60, 120, 256).reshape(16, 16)).byte().expand(64, 5, 16, 16)
+    if batched:
+        found = views.batch_transforms[0](given, torch.arange(64))
+    else:
+        found = torch.stack([views(each)[0] for each in given])
+    before = given.float() / 255
+    brighter = found.mean((2, 3)) / before.mean((2, 3))
+    sharper = found.std((2, 3)) / before.std((2, 3)) / brighter
+    for factor in (brighter, sharper):
+        assert factor.min() > 0.79
+        assert factor.max() < 1.21
+        assert factor.std(0).min() > 0.08  # of one channel, among images
+        assert factor.std(1).min() > 0.01  # of one image, among channels
+        assert factor.mean() == pytest.approx(1, abs=0.03)
+    assert torch.corrcoef(torch.stack([brighter.flatten(), sharper.flatten()]))[0, 1].abs() < 0.2
 
 
 @pytest.mark.parametrize(
