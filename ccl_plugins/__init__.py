@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     # One for each of `KINDS`, which is where they come from.
     objective = kernel = condition = sampler = transform = engine.Namespace(_registry(), "")
     method = backbone = dataset = evaluator = engine.Namespace(_registry(), "")
-    optimizer = schedule = logger = figure = engine.Namespace(_registry(), "")
+    optimizer = schedule = logger = figure = command = engine.Namespace(_registry(), "")
 
 __all__ = [
     "AmbiguousName",

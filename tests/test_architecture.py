@@ -53,24 +53,33 @@ NEIGHBORS = {
 BASES = {
     "ContrastiveObjective",
     "Exclude",
+    "Failed",
     "FeatureQueue",
     "Guide",
     "GuideHead",
     "InMemory",
-    "LoRA",
     "LightlyTransform",
+    "LoRA",
+    "Mistake",
     "MomentumEncoder",
     "QueuedLoss",
     "Scalar",
     "ScalarAttribute",
+    "TextTable",
     "WarmUp",
+    "add_format",
+    "add_json",
+    "add_runs",
+    "add_set",
     "count_epochs",
     "estimate",
     "figure",
     "mean",
     "mlp_head",
     "of_known_classes",
+    "reporting_mistakes",
     "save",
+    "show",
     "styled",
     "svg",
     "uniforms",
@@ -174,6 +183,8 @@ def test_importing_the_package_does_not_read_metadata(tmp_path):
 def test_a_folder_exports_what_is_declared(kind, folder):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     declared = set(project["entry-points"][f"ccl_plugins.{kind}"].values())
+    if kind == "command":  # of which only the one that is called is imported
+        declared = set()
     tree = ast.parse((ROOT / "ccl_plugins" / folder / "__init__.py").read_text("utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     names = [(node.module, alias) for node in imports for alias in node.names]

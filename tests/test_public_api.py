@@ -78,7 +78,7 @@ def test_the_folder_of_every_kind_is_public():
         if group.startswith("ccl_plugins.")
         for address in entries.values()
     }
-    assert len(folders) == 13
+    assert len(folders) == 14
     assert folders <= {*NOW["names"]}
 
 

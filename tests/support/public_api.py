@@ -42,6 +42,7 @@ MODULES = (
     "optimizers/__init__",
     "schedules/__init__",
     "figures/__init__",
+    "commands/__init__",
     "experiments/__init__",
 )
 """All public modules: their names may become more, and not fewer."""
