@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
 import pytest
+
+from ccl_plugins.cli import main
 
 
 def test_list_shows_who_offers_what_and_how_to_say_it(installed_plugins):
@@ -108,3 +111,64 @@ def test_output_into_a_closed_pipe_is_no_error():
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 0
+
+
+STRANGE = '''
+class Ring:
+    """Print a ring."""
+
+    def add_arguments(self, parser):
+        parser.add_argument("--size", type=int, default=1, help="how large")
+
+    def run(self, arguments):
+        print("ring of", arguments.size)
+
+
+class Ends(Ring):
+    """End the program."""
+
+    def run(self, arguments):
+        raise SystemExit(0)
+'''
+
+
+@pytest.fixture
+def strange(install_plugin):
+    """Commands of a plug-in: one that works, one that ends the program, and two that cannot be called."""
+    commands = {"big_ring": "ccl_mine:Ring", "train": "ccl_mine:Ring", "ends": "ccl_mine:Ends"}
+    commands |= {"gone": "ccl_no_such_module:Gone", "lost": "ccl_mine:Lost"}
+    install_plugin("ccl-mine", {"ccl_plugins.command": commands}, {"ccl_mine.py": STRANGE})
+
+
+def test_a_command_of_a_plug_in_is_called_by_its_name(strange, capsys):
+    assert main(["big-ring", "--size", "3"]) == 0
+    assert main(["ccl-mine/train"]) == 0
+    assert capsys.readouterr().out == "ring of 3\nring of 1\n"
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert ended.value.code == 0
+    help = capsys.readouterr().out
+    assert re.search(r"^  big-ring +Print a ring\.$", help, re.MULTILINE)
+    assert re.search(r"^  ccl-mine/train +Print a ring\.$", help, re.MULTILINE)
+
+
+def test_a_broken_command_breaks_no_other(strange, capsys):
+    for name in ("gone", "lost"):
+        assert main([name]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"command ccl-mine/{name} " in line
+    assert main(["ends"]) == 1
+    assert "ends the program" in capsys.readouterr().err
+    assert main(["list", "command"]) == 0
+    assert main(["trian"]) == 2
+    assert "no command 'trian'. Did you mean 'train'?" in capsys.readouterr().err
+
+
+def test_the_module_of_the_command_that_is_called_alone_is_imported():
+    code = (
+        "import sys; from ccl_plugins.cli import main; main(['list', 'command'])\n"
+        "print(*(n for n in sys.modules if n.startswith('ccl_plugins.commands.')), sep='|')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.rpartition(".")[2] for name in done.stdout.splitlines()[-1].split("|")}
+    assert loaded == {"base", "tables", "list"}
