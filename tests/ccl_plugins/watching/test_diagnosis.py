@@ -496,7 +496,13 @@ def test_losses_that_differ_from_batch_to_batch_are_no_rise(deviation, count):
     assert len([*rise(20, 3.4, 2.2, deviation, 0.1)]) == count
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] * (each.stem not in MAIN), id=each.stem)
+        for each in EXAMPLES
+    ],
+)
 def test_the_first_steps_of_an_example_are_quiet(path, tmp_path):
     pipeline = ccl.Pipeline.from_toml(path, epochs=1, warmup_epochs=0, workers=0)
     pipeline.evaluators, pipeline.built_evaluators = [], []

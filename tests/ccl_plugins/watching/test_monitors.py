@@ -169,7 +169,7 @@ def test_a_run_that_ends_within_an_epoch_is_measured_at_its_end(tmp_path, most, 
     [
         {"precision": "bf16-mixed"},
         {"precision": "64-true"},
-        {"compile": "aot_eager"},
+        pytest.param({"compile": "aot_eager"}, marks=pytest.mark.slow),
         {"micro_batch": 8},
     ],
 )
