@@ -485,7 +485,10 @@ LEARNING: dict[str, Callable[[], ccl.Pipeline]] = {
 }
 
 
-@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, name in enumerate(LEARNING)],
+)
 def test_a_run_that_learns_is_quiet(name, tmp_path, shorter):
     pipeline = LEARNING[name]()
     assert lines(tmp_path / "run", pipeline, **shorter(name, pipeline)) == []
