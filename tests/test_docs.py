@@ -90,8 +90,9 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.setattr(embedding_map, "project", lambda features, method: pca(features))
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     assert blocks
-    session = ModuleType("session")  # a page is one session, whose classes can be pickled
-    monkeypatch.setitem(sys.modules, "session", session)
+    # A page is one session, whose classes can be pickled; the compiler keeps modules by their names.
+    session = ModuleType(f"page_{page.stem.replace('-', '_')}")
+    monkeypatch.setitem(sys.modules, session.__name__, session)
     for block in blocks:
         exec(compile(block, str(page), "exec"), vars(session))
 

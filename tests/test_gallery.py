@@ -51,7 +51,13 @@ def test_an_example_is_short(name):
     assert any(re.match(r"(EPOCHS|STEPS) = \d+$", line) for line in lines)
 
 
-@pytest.mark.parametrize("name", IN_PROCESS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (i % 3 > 0))
+        for i, name in enumerate(IN_PROCESS)
+    ],
+)
 def test_an_example_prints_the_lines_of_the_page(name, tmp_path, monkeypatch, capsys):
     """One epoch on a part of the digits."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")

@@ -61,6 +61,9 @@ def component(page: str) -> tuple[str, str, str, str]:
     return kind, name, cls, f"import torch\n{re.split(r'^check', code, flags=re.MULTILINE)[0]}"
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder in which a pipeline of these components was trained and reported on, and all output."""

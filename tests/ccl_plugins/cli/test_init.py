@@ -419,6 +419,7 @@ def test_a_table_of_another_encoding_is_read_as_advised(wells, capsys, encoding)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.slow
 def test_several_depths_have_levels_of_each(wells, capsys):
     for i in range(0, 48, 2):
         write_tiff(Path(f"im/{i}.tif"), i, dtype=np.uint8, high=250)
@@ -491,6 +492,7 @@ def test_a_folder_of_arrays_is_read(wells):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.slow
 def test_a_long_run_has_a_shorter_one_proposed(wells, capsys, monkeypatch):
     monkeypatch.setattr(init_command, "LONG", 1e-6)
     assert main(["init", "wells.csv", "--yes"]) == 0

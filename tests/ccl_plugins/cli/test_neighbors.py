@@ -89,6 +89,7 @@ def test_what_one_prints_stays_out_of_the_output(installed_plugins):
     assert "prints when imported: 'Welcome to ccl-prints!\\nhere is a component'" in text
 
 
+@pytest.mark.slow
 def test_one_that_writes_past_python_and_leaves_a_thread_keeps_nobody_waiting(installed_plugins):
     done = installed_plugins.ccl("list", "kernel", "--json", plugins="endless")
     assert "endless" in {row["name"] for row in json.loads(done.stdout)}

@@ -191,6 +191,7 @@ def test_a_job_that_is_preempted_goes_on_and_ends_as_if_it_had_not_been():
     torch.testing.assert_close(weights("jobs/x"), weights("whole/x"), rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_a_job_that_fails_says_so(monkeypatch, capfd):
     with pytest.raises(RuntimeError, match="ccl train ended with 2"):
         jobs.Training(["nothing.toml"])()

@@ -46,6 +46,7 @@ def losses(run: Path) -> list[tuple[int, float]]:
     return [(event.step, event.value) for event in events.Scalars("loss")]
 
 
+@pytest.mark.slow
 def test_two_devices_train_one_pipeline_after_another_as_one_does(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 import ccl_plugins as ccl
 
 
+@pytest.mark.slow
 def test_a_plugin_installed_meanwhile_is_there_after_a_refresh(installed_plugins):
     folder = str(installed_plugins.folder("good"))
     code = f"""

@@ -76,7 +76,7 @@ def test_of_two_that_resume_at_once_one_proceeds(begun, tmp_path):
     assert not {LOCK, OWNER} & {path.name for path in out.iterdir()}
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_run_in_use_is_refused_and_one_that_was_killed_is_not(begun, tmp_path, workers):
     out = Path(shutil.copytree(begun, tmp_path / "run"))
     child = forked(lambda: resume(out, pause=60, workers=workers))  # until it is killed

@@ -621,8 +621,13 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 @pytest.mark.filterwarnings("ignore:nothing in this pipeline reads the condition")
 @pytest.mark.parametrize(
     "file",
-    [EXAMPLES / "sweeps" / f"{name}.toml" for name in ("kernel_scale", "search")]
-    + sorted((EXAMPLES / "reproduction").glob("*.toml")),
+    [
+        *(EXAMPLES / "sweeps" / f"{name}.toml" for name in ("kernel_scale", "search")),
+        *(
+            pytest.param(file, marks=[pytest.mark.slow] * (i % 4 > 0))  # of one form
+            for i, file in enumerate(sorted((EXAMPLES / "reproduction").glob("*.toml")))
+        ),
+    ],
     ids=lambda file: file.stem,
 )
 def test_the_examples_can_be_tried(file):

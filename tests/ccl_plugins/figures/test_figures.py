@@ -682,6 +682,7 @@ def test_a_notebook_shows_a_figure(runs):
     assert drawn._repr_png_().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_drawing_leaves_matplotlib_as_it_was_and_needs_no_pyplot(runs):
     code = (
         "import sys, matplotlib; matplotlib.rcParams['font.size'] = 30\n"

@@ -57,7 +57,13 @@ def kill(child: int) -> None:
     os.waitpid(child, 0)
 
 
-@pytest.fixture(params=["flock", errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK])
+@pytest.fixture(
+    params=[
+        "flock",
+        errno.ENOSYS,
+        *(pytest.param(each, marks=pytest.mark.slow) for each in (errno.ENOTSUP, errno.ENOLCK)),
+    ]
+)
 def file_system(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str | int:
     """A file system with locks, or one that answers with an error."""
     if request.param != "flock":

@@ -154,7 +154,7 @@ def test_a_draw_of_unequal_groups_counts_as_many_samples():
 def test_few_groups_have_no_interval_and_are_said(count):
     groups = torch.arange(40) % count
     right = torch.arange(40) < 14
-    said = f"of {count} groups: fewer than 10 give no interval"
+    said = f"of {count} groups?: fewer than 10 give no interval"
     told = pytest.warns(UserWarning, match=said) if count < 10 else nullcontext()
     with told, over_groups(groups):
         found = mean(right)

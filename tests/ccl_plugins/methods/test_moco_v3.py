@@ -56,7 +56,7 @@ def twins(heads):
     return ours, reference
 
 
-@pytest.mark.parametrize("heads", ["vit", "resnet"])
+@pytest.mark.parametrize("heads", ["vit", pytest.param("resnet", marks=pytest.mark.slow)])
 def test_losses_and_steps_are_those_of_the_reference(heads):
     ours, reference = twins(heads)
     infonce = ccl.objective("infonce", temperature=T)

@@ -58,7 +58,7 @@ def test_a_package_of_every_kind_is_listed_with_its_summary(installed):
 @pytest.mark.parametrize(
     "some",
     [
-        pytest.param(["-k", "not compiles_without_graph_breaks"], id="quick"),
+        pytest.param(["ccl-made-kernel", "ccl-made-sampler"], id="two"),
         pytest.param([], id="all", marks=pytest.mark.slow),
     ],
 )
@@ -67,7 +67,7 @@ def test_a_package_of_every_kind_passes_its_own_tests(installed, some):
     done = installed("-m", "pytest", *options)
     assert done.returncode == 0, done.stdout[-3000:]
     passed = int(re.search(r"(\d+) passed", done.stdout)[1])
-    assert passed >= 10 * len(KINDS)  # the laws of each kind are more
+    assert passed >= 10 * (len(some) or len(KINDS))  # the laws of each kind are more
 
 
 def test_together_they_are_a_pipeline_that_trains(installed, tmp_path):

@@ -56,10 +56,16 @@ LARGE = ("backbone/small_alexnet", "condition/clip")
 """Components with millions of weights, which each law makes anew; others of their kinds are small."""
 
 
+def is_slow(component):
+    """Whether it is large, or a variant of an objective, whose example keeps the laws as well."""
+    of_example = ", " not in component or component.endswith(COMPILED)
+    return component in LARGE or (component.startswith("objective/") and not of_example)
+
+
 @pytest.mark.parametrize(
     ("component", "its"),
     [
-        pytest.param(component, its, marks=[pytest.mark.slow] * (component in LARGE), id=component)
+        pytest.param(component, its, marks=[pytest.mark.slow] * is_slow(component), id=component)
         for component, its in CHECKS
     ],
 )

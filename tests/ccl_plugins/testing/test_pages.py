@@ -124,8 +124,9 @@ def classes():
 @pytest.mark.parametrize(("page", "name"), classes())
 def test_every_component_on_a_page_keeps_the_laws(page, name, monkeypatch):
     imports, found = code_of(page)
-    session = ModuleType("session")  # a page is one session, whose classes can be pickled
-    monkeypatch.setitem(sys.modules, "session", session)
+    # A page is one session, whose classes can be pickled; the compiler keeps modules by their names.
+    session = ModuleType(f"classes_{page.stem.replace('-', '_')}_{name}")
+    monkeypatch.setitem(sys.modules, session.__name__, session)
     code = ast.Module([*imports, *found.values()], [])
     exec(compile(code, str(page), "exec"), vars(session))
     check(ccl.local(COMPONENTS[name], vars(session)[name]))

@@ -251,7 +251,7 @@ def test_a_second_interrupt_ends_a_process_that_waits_in_a_collective(tmp_path: 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("to_all", [True, False])
+@pytest.mark.parametrize("to_all", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_second_interrupt_ends_all_ranks_of_which_one_is_stuck(
     tmp_path: Path, to_all: bool
 ) -> None:
@@ -295,6 +295,7 @@ def test_a_rank_that_is_killed_is_told_in_a_line_with_step_and_checkpoint(tmp_pa
         end(program)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_no_rank_outlives_the_process_that_launched_it(tmp_path: Path) -> None:
     program = train_until_stuck(tmp_path)

@@ -75,7 +75,7 @@ def same(one: Any, other: Any) -> None:
 
 @pytest.mark.parametrize(
     ("given", "workers"),
-    [({}, 0), ({}, 2), (CLUSTERED, 1)],
+    [({}, 0), pytest.param({}, 2, marks=pytest.mark.slow), (CLUSTERED, 1)],
     ids=["column, no workers", "column", "clusters"],
 )
 def test_training_is_as_with_tables_in_memory(

@@ -42,16 +42,20 @@ def fitted(*args: Any) -> Tables:
         (
             torch.tensor([0, 1, float("nan"), 0, 0, float("nan")]),
             "continuous",
-            r"2 of 6 .*\(2, 5\)",
+            r"2 of 6 .*\(2, 5; from 0\)",
         ),
         (
             torch.tensor([0, 1, float("inf"), 0, 0, 0]),
             "continuous",
-            r"infinite .*1 of 6 rows \(2\)",
+            r"infinite .*1 of 6 rows \(2; from 0\)",
         ),
-        (torch.tensor([0, 1, -1, 0, 0, 2]), "categorical", r"missing \(-1\) .*1 of 6 rows \(2\)"),
-        (torch.tensor([0, 1, 0.5, 0, 0, 2]), "categorical", r"fractional .* \(2\)"),
-        (torch.full((6, 2), 2), "multi_label", r"6 of 6 rows \(0, 1, 2, 3, 4, 5\)"),
+        (
+            torch.tensor([0, 1, -1, 0, 0, 2]),
+            "categorical",
+            r"missing \(-1\) .*1 of 6 rows \(2; from 0\)",
+        ),
+        (torch.tensor([0, 1, 0.5, 0, 0, 2]), "categorical", r"fractional .* \(2; from 0\)"),
+        (torch.full((6, 2), 2), "multi_label", r"6 of 6 rows \(0, 1, 2, 3, 4, 5; from 0\)"),
         (torch.zeros(6), "ordinal", "value_type of condition .*, not 'ordinal'"),
     ],
 )

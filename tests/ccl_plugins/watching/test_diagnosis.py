@@ -485,7 +485,10 @@ LEARNING: dict[str, Callable[[], ccl.Pipeline]] = {
 }
 
 
-@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, name in enumerate(LEARNING)],
+)
 def test_a_run_that_learns_is_quiet(name, tmp_path, shorter):
     pipeline = LEARNING[name]()
     assert lines(tmp_path / "run", pipeline, **shorter(name, pipeline)) == []
@@ -496,7 +499,13 @@ def test_losses_that_differ_from_batch_to_batch_are_no_rise(deviation, count):
     assert len([*rise(20, 3.4, 2.2, deviation, 0.1)]) == count
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] * (each.stem not in MAIN), id=each.stem)
+        for each in EXAMPLES
+    ],
+)
 def test_the_first_steps_of_an_example_are_quiet(path, tmp_path):
     pipeline = ccl.Pipeline.from_toml(path, epochs=1, warmup_epochs=0, workers=0)
     pipeline.evaluators, pipeline.built_evaluators = [], []

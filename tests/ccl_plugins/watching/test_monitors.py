@@ -94,7 +94,9 @@ def test_monitors_change_no_weight_and_no_random_draw(tmp_path, method, monitor)
     torch.testing.assert_close(state(tmp_path / "on"), state(tmp_path / "off"), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("batch", [2, 4, 6])
+@pytest.mark.parametrize(
+    "batch", [pytest.param(2, marks=pytest.mark.slow), 4, pytest.param(6, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("method", ["simclr", "moco_v2"])
 def test_a_run_that_was_stopped_and_resumed_logs_what_an_unbroken_one_does(tmp_path, batch, method):
     """Within an interval, and at its end, with tables that are refreshed in the middle of it."""
@@ -169,7 +171,7 @@ def test_a_run_that_ends_within_an_epoch_is_measured_at_its_end(tmp_path, most, 
     [
         {"precision": "bf16-mixed"},
         {"precision": "64-true"},
-        {"compile": "aot_eager"},
+        pytest.param({"compile": "aot_eager"}, marks=pytest.mark.slow),
         {"micro_batch": 8},
     ],
 )
