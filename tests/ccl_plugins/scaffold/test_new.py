@@ -96,7 +96,7 @@ print(*run.evaluate(), *record["versions"], *record["callbacks"])
     assert (tmp_path / "numbers.db").is_file()
     metric, *plugins = done.stdout.splitlines()[-1].split()
     assert metric == "made_evaluator/top1"
-    parts = [kind.name for kind in KINDS if kind.name != "figure"]  # which is drawn of runs
+    parts = [each.name for each in KINDS if each.name not in ("figure", "command")]
     assert sorted(plugins) == sorted(["ccl-plugins", *(f"ccl-made-{name}" for name in parts)])
 
 
