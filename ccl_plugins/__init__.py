@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Pipeline as Pipeline
     from ccl_plugins.experiments.pipeline import Run as Run
     from ccl_plugins.experiments.pipeline import load as load
-    from ccl_plugins.report import write_report as write_report
+    from ccl_plugins.report.page import write_report as write_report
 
     # One for each of `KINDS`, which is where they come from.
     objective = kernel = condition = sampler = transform = engine.Namespace(_registry(), "")
@@ -77,7 +77,7 @@ _LAZY = {
     "Pipeline": "ccl_plugins.experiments.pipeline",
     "Run": "ccl_plugins.experiments.pipeline",
     "load": "ccl_plugins.experiments.pipeline",
-    "write_report": "ccl_plugins.report",
+    "write_report": "ccl_plugins.report.page",
 }
 
 

@@ -11,9 +11,9 @@ import pytest
 import torch
 from test_reproduction import pages
 
-from ccl_plugins.experiments import Sweep, cells_of
-from ccl_plugins.experiments.cells import begin, work
 from ccl_plugins.experiments.overrides import parse
+from ccl_plugins.sweep import Sweep, cells_of
+from ccl_plugins.sweep.cells import begin, work
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "examples" / "reproduction" / "gpu"

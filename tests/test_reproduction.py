@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import ttest_rel
 
-from ccl_plugins.experiments.cells import Cell, Sweep
+from ccl_plugins.sweep.cells import Cell, Sweep
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "reproduction"

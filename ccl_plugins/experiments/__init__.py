@@ -1,10 +1,5 @@
-"""Experiments: compose a pipeline, check it, train it into a folder, read the run back, compare, sweep."""
+"""Experiments: compose a pipeline, check it, train it into a folder, read the run back, compare."""
 
-from ccl_plugins.experiments.cells import SEED as SEED
-from ccl_plugins.experiments.cells import Cell as Cell
-from ccl_plugins.experiments.cells import cells_of as cells_of
-from ccl_plugins.experiments.cells import labels_of as labels_of
-from ccl_plugins.experiments.cells import rows_of as rows_of
 from ccl_plugins.experiments.composition import Composition as Composition
 from ccl_plugins.experiments.curves import curves as curves
 from ccl_plugins.experiments.layout import Layout as Layout
@@ -19,7 +14,6 @@ from ccl_plugins.experiments.results import judged_by as judged_by
 from ccl_plugins.experiments.results import paired as paired
 from ccl_plugins.experiments.results import result_of as result_of
 from ccl_plugins.experiments.results import spread as spread
-from ccl_plugins.experiments.sweep import Sweep as Sweep
 from ccl_plugins.experiments.train import RunExists as RunExists
 from ccl_plugins.experiments.train import RunInterrupted as RunInterrupted
 from ccl_plugins.files.lock import FolderInUse as FolderInUse

@@ -1,3 +1,4 @@
-"""A report of runs: one HTML page, its words and its pictures."""
+"""A report of runs: one HTML page, its words and its pictures; and the commands that draw.
 
-from ccl_plugins.report.page import write_report as write_report
+Its files are imported by themselves: a command's help must not wait for torch.
+"""

@@ -16,7 +16,7 @@ from pathlib import Path
 from PIL import Image
 
 from ccl_plugins.cli import read_command
-from ccl_plugins.commands.init import chosen
+from ccl_plugins.start.init import chosen
 
 TARGET = Path(__file__).with_name("which-objective.md")
 SPECIES = ["crow", "gull", "heron", "kite", "owl", "robin", "stork", "swan", "tern", "wren"]

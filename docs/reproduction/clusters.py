@@ -25,9 +25,10 @@ from typing import Any
 from pages import half_width, log_axis, with_interval
 from scipy.stats import spearmanr
 
-from ccl_plugins.experiments import Pipeline, Sweep, labels_of
+from ccl_plugins.experiments import Pipeline
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
 from ccl_plugins.information.entropies import Information, crossing, information, to_unit
+from ccl_plugins.sweep import Sweep, labels_of
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "examples" / "reproduction"

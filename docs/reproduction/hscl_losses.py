@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments import Sweep, cells_of
+from ccl_plugins.sweep import Sweep, cells_of
 
 BETAS = (0.1, 0.5, 1.0, 5.0)
 BATCH = 500

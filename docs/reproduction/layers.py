@@ -18,8 +18,8 @@ from pages import EXPERIMENTS, record
 from torch import Tensor, nn
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments import SEED, Sweep, cells_of, labels_of
 from ccl_plugins.protocols.evaluator import Frozen
+from ccl_plugins.sweep import SEED, Sweep, cells_of, labels_of
 
 LAYERS = {"convolution, 400": 4, "linear, 120": 6, "features, 84": 8}
 """By its name, the place in the network of the last module of a layer."""

@@ -44,6 +44,7 @@ MODULES = (
     "figures/__init__",
     "commands/__init__",
     "experiments/__init__",
+    "sweep/__init__",
 )
 """All public modules: their names may become more, and not fewer."""
 

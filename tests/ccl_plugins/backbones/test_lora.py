@@ -18,7 +18,7 @@ import ccl_plugins as ccl
 from ccl_plugins.backbones import LoRA, Timm
 from ccl_plugins.experiments.export import export
 from ccl_plugins.methods import BYOL, MoCoV2, MoCoV3, SimCLR
-from ccl_plugins.sharing import write_folder
+from ccl_plugins.sharing.folder import write_folder
 from ccl_plugins.training.parameter_groups import parameter_groups
 
 peft = pytest.importorskip("peft", reason="the extra 'lora' is not installed")

@@ -7,7 +7,7 @@ from support.captions import pipeline
 
 from ccl_plugins.figures import Anchor
 from ccl_plugins.figures.anchor import weights
-from ccl_plugins.report import write_report
+from ccl_plugins.report.page import write_report
 
 PROMPTS = {"use": "zero_shot", "prompts": "a {}", "names": ["red", "green", "blue"]}
 

@@ -14,8 +14,8 @@ from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments.embed import embed
 from ccl_plugins.experiments.train import RunInterrupted
+from ccl_plugins.explore.viewer_file import embed
 from ccl_plugins.figures.board import show
 from ccl_plugins.files.events import event_files
 from ccl_plugins.files.sums import SUMS

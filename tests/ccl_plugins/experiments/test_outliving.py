@@ -10,8 +10,8 @@ import torch
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.embed import embed
 from ccl_plugins.experiments.export import export
+from ccl_plugins.explore.viewer_file import embed
 
 IMAGES = torch.arange(4 * 3 * 32 * 32).reshape(4, 3, 32, 32).remainder(255).to(torch.uint8)
 

@@ -8,8 +8,8 @@ from support import oracle
 
 import ccl_plugins as ccl
 from ccl_plugins import cli
-from ccl_plugins.commands.information import tabulate
 from ccl_plugins.experiments.information import plane, sweep
+from ccl_plugins.explore.information import tabulate
 from ccl_plugins.information.entropies import Information, crossing, information, to_unit
 from ccl_plugins.information.plane import best, plot
 

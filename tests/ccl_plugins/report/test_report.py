@@ -29,9 +29,9 @@ from ccl_plugins.figures.samples import Values, same_data
 from ccl_plugins.files.sums import summed
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import DoesNotApply, Measurement
-from ccl_plugins.report import pictures, write_report
+from ccl_plugins.report import pictures
 from ccl_plugins.report.answers import Compared, answers
-from ccl_plugins.report.page import _configurations, _measured, _neighbors
+from ccl_plugins.report.page import _configurations, _measured, _neighbors, write_report
 
 QUESTIONS = (
     "Is it learning?",

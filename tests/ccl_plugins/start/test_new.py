@@ -19,7 +19,7 @@ from support.installed_plugins import install_packages
 
 from ccl_plugins.cli import main
 from ccl_plugins.kinds import KINDS, registry
-from ccl_plugins.scaffold import read_names, render
+from ccl_plugins.start import read_names, render
 
 AUTHOR = 'Ada "Countess" Lovelace \\ Åström 🎲'
 
@@ -194,5 +194,5 @@ def test_a_wheel_holds_the_templates(tmp_path):
     subprocess.run(command, check=True, timeout=120)
     (wheel,) = tmp_path.glob("*.whl")
     held = set(zipfile.ZipFile(wheel).namelist())
-    wanted = [*(ROOT / "ccl_plugins/scaffold/templates").iterdir(), *ROOT.glob("*/py.typed")]
+    wanted = [*(ROOT / "ccl_plugins/start/templates").iterdir(), *ROOT.glob("*/py.typed")]
     assert {str(path.relative_to(ROOT)) for path in wanted} <= held

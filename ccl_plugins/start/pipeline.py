@@ -11,10 +11,10 @@ from torch import isin
 from ccl_plugins.datasets import ImageFolder, ImageTable
 from ccl_plugins.experiments.as_toml import inline
 from ccl_plugins.metadata.values import missing_rows
-from ccl_plugins.scaffold.found import Found
-from ccl_plugins.scaffold.leaf import Chooser, Leaf, power_of_two
-from ccl_plugins.scaffold.pixels import Sample, look_at
-from ccl_plugins.scaffold.wishes import Wishes
+from ccl_plugins.start.found import Found
+from ccl_plugins.start.leaf import Chooser, Leaf, power_of_two
+from ccl_plugins.start.pixels import Sample, look_at
+from ccl_plugins.start.wishes import Wishes
 
 WIDTH = 118
 """Characters of a line of a comment."""

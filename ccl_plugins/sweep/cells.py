@@ -28,7 +28,6 @@ from ccl_plugins.experiments.metrics import read_measurements
 from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.experiments.record import read_json, write_json
 from ccl_plugins.experiments.results import settings_of
-from ccl_plugins.experiments.sweep import NAME, OWN, Range, Sweep, held_rows, named, text_of
 from ccl_plugins.experiments.train import Prepared, RunInterrupted, check, prepare, train
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.fingerprints import other_data
@@ -36,6 +35,7 @@ from ccl_plugins.files.lock import FolderInUse, owning
 from ccl_plugins.files.records import differences
 from ccl_plugins.kinds import registry
 from ccl_plugins.networks.devices import accelerator
+from ccl_plugins.sweep.sweep import NAME, OWN, Range, Sweep, held_rows, named, text_of
 from ccl_plugins.training.randomness import undisturbed
 from ccl_plugins.training.same_data import OtherData
 
@@ -136,7 +136,7 @@ def _study(sweep: Sweep) -> optuna.Study:
     from filelock import FileLock
     from optuna.storages.journal import JournalStorage
 
-    from ccl_plugins.experiments.journal import Journal
+    from ccl_plugins.sweep.journal import Journal
 
     # Optuna's own locks outlive a process that is killed; in a relative folder they are never broken.
     # This one is free when its process has ended.

@@ -178,7 +178,7 @@ class Sweep:
         Raises:
             ValueError: If the training split has no validation part: it is of one group, or sample.
         """
-        from ccl_plugins.experiments.inspection import associated
+        from ccl_plugins.explore.inspection import associated
 
         own = self.own_validation
         if own is not None:

@@ -37,7 +37,7 @@ class Embed:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        from ccl_plugins.experiments.embed import embed
+        from ccl_plugins.explore.viewer_file import embed
 
         run = opened(arguments.run_folder)
         given = {

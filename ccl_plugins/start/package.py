@@ -120,7 +120,7 @@ def render(names: Names, *, author: str = "", version: str) -> dict[str, str]:
         "release": ".".join(version.split(".")[:2]),
     }
     values["use"] = Template(USES.get(names.kind, IN_A_PIPELINE)).substitute(values)
-    folder = resources.files("ccl_plugins.scaffold") / "templates"
+    folder = resources.files("ccl_plugins.start") / "templates"
 
     def fill(text: str) -> str:
         return Template(text).substitute(values)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.scaffold.found import Found, FoundColumn
+from ccl_plugins.start.found import Found, FoundColumn
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ import ccl_registry as engine
 from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.image_files import ImageFiles
 from ccl_plugins.experiments.composition import TABLES, Composition
-from ccl_plugins.experiments.images_seen import found, looks_at, unreadable
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.requirements import check_columns
 from ccl_plugins.experiments.train import checks_of_parts, measure_before, try_out
+from ccl_plugins.explore.images_seen import found, looks_at, unreadable
 from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.information.entropies import entropy, information
 from ccl_plugins.kinds import registry

@@ -35,7 +35,7 @@ class Report:
 
     def run(self, arguments: argparse.Namespace) -> int:
         from ccl_plugins.experiments.results import result_of
-        from ccl_plugins.report import write_report
+        from ccl_plugins.report.page import write_report
 
         runs, missing = readable(arguments.runs)
         if not runs:

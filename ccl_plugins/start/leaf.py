@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ccl_plugins.kernels import RBF
 from ccl_plugins.metadata.values import missing_rows
-from ccl_plugins.scaffold.found import Found
-from ccl_plugins.scaffold.wishes import Wishes
+from ccl_plugins.start.found import Found
+from ccl_plugins.start.wishes import Wishes
 from ccl_plugins.training.kernel_check import SAMPLED_ROWS, scale_quantiles
 
 ALIKE = 16

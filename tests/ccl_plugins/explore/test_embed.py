@@ -17,9 +17,9 @@ from support.small_pipeline import TOML
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.experiments import embed as module
-from ccl_plugins.experiments.embed import embed
 from ccl_plugins.experiments.neighbors import nearest, thumbnail
+from ccl_plugins.explore import viewer_file as module
+from ccl_plugins.explore.viewer_file import embed
 
 parquet = pytest.importorskip("pyarrow.parquet")
 

@@ -27,7 +27,7 @@ class New:
     def run(self, arguments: argparse.Namespace) -> int:
         from importlib.metadata import version
 
-        from ccl_plugins.scaffold import read_names, render, write
+        from ccl_plugins.start import read_names, render, write
 
         with reporting_mistakes():
             names = read_names(registry(), arguments.name, arguments.kind)

@@ -13,7 +13,7 @@ from ccl_plugins.commands.base import Mistake, add_json, add_set, message, repor
 from ccl_plugins.commands.tables import TextTable
 
 if TYPE_CHECKING:
-    from ccl_plugins.experiments.inspection import Inspection
+    from ccl_plugins.explore.inspection import Inspection
 
 
 class Inspect:
@@ -72,8 +72,8 @@ def _lines(inspection: Inspection) -> list[str]:
 
 
 def _inspected(options: argparse.Namespace) -> Shown:
-    from ccl_plugins.experiments.inspection import Faulty, inspect_file
     from ccl_plugins.experiments.overrides import parse
+    from ccl_plugins.explore.inspection import Faulty, inspect_file
 
     with reporting_mistakes(options.file):
         changes = [parse(text) for text in options.set]

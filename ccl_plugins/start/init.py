@@ -17,8 +17,8 @@ from ccl_plugins.commands.base import Mistake, reporting_mistakes
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import ValueType
-    from ccl_plugins.scaffold.found import Found, FoundColumn
-    from ccl_plugins.scaffold.wishes import Wishes
+    from ccl_plugins.start.found import Found, FoundColumn
+    from ccl_plugins.start.wishes import Wishes
 
 WISHES = {
     "keep": "features tell it",
@@ -125,9 +125,9 @@ class Init:
         file = Path(arguments.out or f"{path.resolve().stem}.toml").expanduser()
         if file.exists():
             raise Mistake(f"{file} exists, and is not changed: --out names another file")
-        from ccl_plugins.commands.inspect import Shown
         from ccl_plugins.experiments.composition import Composition
-        from ccl_plugins.experiments.inspection import inspect_composed
+        from ccl_plugins.explore.inspect import Shown
+        from ccl_plugins.explore.inspection import inspect_composed
         from ccl_plugins.files.pixels import UnreadableImage
 
         try:
@@ -204,9 +204,9 @@ def _option(name: str, value: str) -> str:
 
 def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, str, list[str]]:
     """What is chosen in a sentence, the text of the file, and what was taken for what."""
-    from ccl_plugins.scaffold.found import is_label, look
-    from ccl_plugins.scaffold.pipeline import first_pipeline
-    from ccl_plugins.scaffold.wishes import Wishes
+    from ccl_plugins.start.found import is_label, look
+    from ccl_plugins.start.pipeline import first_pipeline
+    from ccl_plugins.start.wishes import Wishes
 
     how: dict[str, Any] = {
         "image": options.image,
@@ -332,7 +332,7 @@ def asked(contents: Found, wishes: Wishes) -> Wishes:
 
 def _is_of_use(variable: FoundColumn) -> bool:
     """Whether something can be wished of it."""
-    from ccl_plugins.scaffold.wishes import tells_nothing
+    from ccl_plugins.start.wishes import tells_nothing
 
     return not (variable.missing if variable.value_type == "text" else tells_nothing(variable))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from ccl_plugins.scaffold.pixels import look_at
+from ccl_plugins.start.pixels import look_at
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_a_channel_of_one_value_is_said_and_can_be_divided(save):
 
 
 def test_a_bounded_number_of_images_is_read(save, monkeypatch):
-    from ccl_plugins.scaffold import pixels
+    from ccl_plugins.start import pixels
 
     paths = save(*[[page(0, 9)]] * 100)
     read = []

@@ -26,11 +26,11 @@ import ccl_plugins as ccl
 import ccl_registry as engine
 from ccl_plugins import report
 from ccl_plugins.cli import main
-from ccl_plugins.commands.sweep import _table
-from ccl_plugins.experiments import cells as sweeps
-from ccl_plugins.experiments.cells import SweepExists
-from ccl_plugins.experiments.sweep import Range, Sweep, named
 from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.sweep import cells as sweeps
+from ccl_plugins.sweep.cells import SweepExists
+from ccl_plugins.sweep.command import _table
+from ccl_plugins.sweep.sweep import Range, Sweep, named
 
 WRITE_REPORT = report.write_report
 
@@ -682,7 +682,7 @@ def test_grids_with_names_and_keys_of_their_own_are_one_sweep(capsys, monkeypatc
     earlier = json.loads(Path("out/sweep.json").read_text())
     del earlier["follow"]  # as a version without this key wrote it
     Path("out/sweep.json").write_text(json.dumps(earlier))
-    monkeypatch.setattr("ccl_plugins.commands.sweep.REPORTED", 1)
+    monkeypatch.setattr("ccl_plugins.sweep.command.REPORTED", 1)
     assert run("--set", "fit.epochs=2", "--resume", "--out", "out") == 0
     printed = capsys.readouterr()
     assert "report takes minutes: ccl report out/cells/*" in printed.err

@@ -15,8 +15,8 @@ from ccl_plugins.commands.base import Failed, Mistake, add_format, add_set, repo
 from ccl_plugins.commands.tables import TextTable
 
 if TYPE_CHECKING:
-    from ccl_plugins.experiments.cells import Cell
-    from ccl_plugins.experiments.sweep import Sweep
+    from ccl_plugins.sweep.cells import Cell
+    from ccl_plugins.sweep.sweep import Sweep
 
 PATIENCE = 2.0
 """Seconds between two looks at what other processes have done."""
@@ -63,10 +63,10 @@ class SweepCommand:
         add_format(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        from ccl_plugins.experiments import cells as sweeps
         from ccl_plugins.experiments.overrides import parse
-        from ccl_plugins.experiments.sweep import Sweep
         from ccl_plugins.experiments.train import RunInterrupted
+        from ccl_plugins.sweep import cells as sweeps
+        from ccl_plugins.sweep.sweep import Sweep
         from ccl_plugins.training.same_data import OtherData
 
         with reporting_mistakes():
@@ -93,7 +93,7 @@ class SweepCommand:
         files = sweeps.write_results(sweep, cells)
         if stopped is None and any(each.state == "done" for each in cells):
             from ccl_plugins.experiments.pipeline import Run
-            from ccl_plugins.report import write_report
+            from ccl_plugins.report.page import write_report
 
             done = [Run(sweep.out / "cells" / each.name) for each in cells if each.state == "done"]
             if len(done) <= REPORTED:
@@ -119,8 +119,8 @@ def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
     """Start processes, and say what becomes of the cells until all have ended."""
     import time
 
-    from ccl_plugins.experiments import cells as sweeps
-    from ccl_plugins.experiments.sweep import named
+    from ccl_plugins.sweep import cells as sweeps
+    from ccl_plugins.sweep.sweep import named
 
     with reporting_mistakes(options.file):
         jobs = sweeps.launch(sweep, options.jobs, options.launcher)
@@ -149,8 +149,8 @@ def _table(
     sweep: Sweep, cells: Sequence[Cell], files: Sequence[Any], notes: Sequence[str]
 ) -> TextTable:
     """The configurations, the best first."""
-    from ccl_plugins.experiments.cells import configurations
     from ccl_plugins.experiments.results import spread
+    from ccl_plugins.sweep.cells import configurations
 
     done = sum(each.state == "done" for each in cells)
     own = "the test split of the sweep's validation data"

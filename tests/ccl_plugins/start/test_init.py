@@ -14,7 +14,7 @@ from support.image_samples import write_image
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main, read_command
-from ccl_plugins.commands import init as init_command
+from ccl_plugins.start import init as init_command
 
 HEADER = "image,species,camera,age,count,bird_id,plumage,beak,caption"
 
