@@ -100,7 +100,7 @@ def find_learning_rate(
         Smith, Cyclical Learning Rates for Training Neural Networks (2017), section 3.3, with
         rates that rise by factors.
     """
-    from ccl_plugins.training.first_use import check_columns
+    from ccl_plugins.training.first_use import check_columns_of_views
     from ccl_plugins.training.not_finite import NotFinite
     from ccl_plugins.training.randomness import seed_everything
 
@@ -128,7 +128,7 @@ def find_learning_rate(
         losses = _losses(steps)
         built = build_parts(pipeline)
         split = built.dataset("train")
-        check_columns(built.transform, split)
+        check_columns_of_views(built.transform, split)
         try:
             finished = try_out(built, split, once, losses, progress=progress).finished
         except NotFinite:  # the rate is too high, which ends the trial

@@ -282,7 +282,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
     from pytorch_lightning.loggers import Logger
 
     from ccl_plugins.metadata.groups import check_apart
-    from ccl_plugins.training.first_use import check_columns
+    from ccl_plugins.training.first_use import check_columns_of_views
     from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.same_data import fingerprint, refuse_other_data
     from ccl_plugins.training.sizes import widths
@@ -308,7 +308,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
         record["callbacks"] = dict(sorted(watching.items() - known))
         split = parts.dataset("train")
         test = parts.dataset("test") if pipeline.built_evaluators else None
-        check_columns(parts.transform, split)
+        check_columns_of_views(parts.transform, split)
         if test is not None:
             check_apart(split, test)
         if len(split):

@@ -328,7 +328,7 @@ def _try_images(
     from ccl_plugins.training.sizes import widths
 
     train, settings = splits["train"], pipeline.settings
-    faults.of(first_use.check_columns, parts.transform, train)
+    faults.of(first_use.check_columns_of_views, parts.transform, train)
     before = len(faults.found)
     if "train" not in looks:
         for row in range(min(UNREADABLE, len(train))):

@@ -162,7 +162,7 @@ def check_views(transform: Any, views: Any) -> None:
             raise ValueError(f"{name} must make views that are tensors, not {_shown(view)}")
 
 
-def check_columns(transform: Any, split: Any) -> None:
+def check_columns_of_views(transform: Any, split: Any) -> None:
     """Check the columns of a split that a transform reads: texts, and values.
 
     Raises:
