@@ -42,20 +42,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ccl_plugins.experiments import (
-    SEED,
-    Cell,
-    Run,
-    Sweep,
-    cells_of,
-    labels_of,
-    paired,
-    rows_of,
-    spread,
-)
+from ccl_plugins.experiments import Run, paired, spread
 from ccl_plugins.experiments import curves as read_curves
 from ccl_plugins.experiments.results import visible
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
+from ccl_plugins.sweep import SEED, Cell, Sweep, cells_of, labels_of, rows_of
 
 PAGES = Path(__file__).parent
 ROOT = PAGES.parents[1]

@@ -28,6 +28,7 @@ MODULES = (
     "ccl_plugins.watching",
     "ccl_plugins.arguments",
     "ccl_plugins.experiments",
+    "ccl_plugins.sweep",
     "ccl_plugins.hooks",
     "ccl_plugins.testing",
     "ccl_plugins.testing.fixtures",

@@ -93,7 +93,7 @@ def test_a_sweep_prints_its_table_in_the_form_that_is_asked_for(
 ):
     pytest.importorskip("optuna")
     pytest.importorskip("pyarrow")
-    monkeypatch.setattr("ccl_plugins.report.write_report", lambda runs, file: file)
+    monkeypatch.setattr("ccl_plugins.report.page.write_report", lambda runs, file: file)
     Path("base.toml").write_text(TOML)
     Path("sweep.toml").write_text(
         'base = "base.toml"\nout = "out"\nmetric = "knn/top1"\n[grid]\nobjective = ["infonce"]'

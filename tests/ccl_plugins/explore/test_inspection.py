@@ -17,7 +17,7 @@ from PIL import Image
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.datasets import image_files
-from ccl_plugins.experiments import images_seen
+from ccl_plugins.explore import images_seen
 from ccl_plugins.explore.inspection import Faulty, _columns, inspect, inspect_file
 
 SITES = ["Köln", "Köln ", "Bonn"]

@@ -24,9 +24,9 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 
 import ccl_plugins as ccl
 import ccl_registry as engine
-from ccl_plugins import report
 from ccl_plugins.cli import main
 from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.report import page as report
 from ccl_plugins.sweep import cells as sweeps
 from ccl_plugins.sweep.cells import SweepExists
 from ccl_plugins.sweep.command import _table
