@@ -37,6 +37,11 @@ _VALUES: dict[str, Any] = {
     "max_steps": int,
     "batch_size": int,
     "seed": int,
+    "lr_per": int,
+    "decay": str,
+    "layer_decay": float,
+    "warmup_epochs": float,
+    "workers": int,
     "devices": int,
     "nodes": int,
     "precision": str,
@@ -44,11 +49,21 @@ _VALUES: dict[str, Any] = {
     "micro_batch": int,
     "anchors_at_once": int,
     "clip": float,
+    "checkpoint_every": int,
+    "checkpoint_every_steps": int,
     "keep_last": int,
+    "log_every": int,
 }
-"""Settings of ``[fit]`` that the command line takes a value for."""
+"""Settings of ``[fit]`` that the command line takes a value for; their table would import torch."""
 
-_SETTINGS = (*_VALUES, "compile", "detect_anomaly")
+_SWITCHES = {
+    "compile": "compile networks and objective",
+    "channels_last": "store images and filters with channels last",
+    "detect_anomaly": "look for NaN in every step",
+}
+"""Those that it sets to true, and what this does."""
+
+_SETTINGS = (*_VALUES, *_SWITCHES)
 
 
 @dataclass(frozen=True)
@@ -98,12 +113,10 @@ class Train:
             help="train each file with each of these seeds, into DIR/NAME-seed-0, ...",
         )
         add_set(parser, "file", "objective.kernel.scale=0.2")
-        parser.add_argument(
-            "--compile", action="store_const", const=True, help="compile networks and objective"
-        )
-        parser.add_argument(
-            "--detect-anomaly", action="store_const", const=True, help="look for NaN in every step"
-        )
+        for name, words in _SWITCHES.items():
+            parser.add_argument(
+                f"--{name.replace('_', '-')}", action="store_const", const=True, help=words
+            )
         parser.add_argument("--quiet", action="store_true", help="no progress bar")
         add_format(parser)
         parser.add_argument(

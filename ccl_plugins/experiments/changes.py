@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from ccl_plugins.files.records import differences
+from ccl_plugins.training.settings import FitSettings
 
-FREE = {
-    "fit.workers",
-    "fit.log_every",
-    "fit.checkpoint_every",
-    "fit.checkpoint_every_steps",
-    "fit.keep_last",
-    "fit.detect_anomaly",
-}
+_SETTINGS = {f"fit.{each.name}": each for each in fields(FitSettings)}
+
+FREE = {place for place, each in _SETTINGS.items() if each.metadata.get("free")}
 """Settings that may change when a run is resumed: they do not change what is trained."""
 
-
-MORE = {"fit.epochs": "epochs", "fit.max_steps": "steps"}
+MORE = {place: words for place, each in _SETTINGS.items() if (words := each.metadata.get("more"))}
 """Settings that may grow: the run goes on."""
 
-ENDLESS = {"fit.max_steps"}
+ENDLESS = {place for place in MORE if _SETTINGS[place].default is None}
 """Of these, the settings that set no limit where they are None."""
 
 FREE_TABLES = ("callbacks", "loggers", "monitor", "plugins")

@@ -2,26 +2,68 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ccl_plugins.arguments import MOST, fraction, non_negative, number, one_of, positive, whole
+from ccl_plugins.arguments import MOST, fraction, non_negative, one_of, positive, whole
 from ccl_plugins.optimizers import AdamW
 from ccl_plugins.protocols import Optimizer, Schedule
 from ccl_plugins.schedules import Cosine
 
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
 
-COMPONENTS = ("optimizer", "schedule")
-"""The settings that are components, by kind."""
-
 DECAY = ("matrices", "all")
 
-FROM_ZERO = ("seed", "workers")
-"""The whole numbers that may be 0; the others are 1 or more."""
 
-LARGEST = {"workers": 1024, "devices": 1024, "nodes": 1024, "seed": 2**63 - 1}
-"""The largest whole numbers: a mistyped one must not take the machine down; of the others `MOST`."""
+def _setting(
+    default: Any,
+    check: Callable[[str, Any], object],
+    range: str,
+    free: bool = False,
+    more: str = "",
+) -> Any:
+    """A setting with what is known of it, in the metadata of its field.
+
+    Args:
+        default: Its default; where that is None, None is right, too.
+        check: Called with its name and a value, which it refuses if it is wrong.
+        range: The range in words, for pages.
+        free: Whether it may be another when a run is resumed: it does not change what is trained.
+        more: What there may be more of when a run is resumed: the run goes on.
+    """
+    return field(
+        default=default, metadata={"check": check, "range": range, "free": free, "more": more}
+    )
+
+
+def _whole(
+    default: int | None, least: int = 1, most: int = MOST, range: str = "", **more: Any
+) -> Any:
+    check = functools.partial(whole, least=least, most=most)
+    return _setting(default, check, range or f"{least} or more", **more)
+
+
+def _word(default: str, words: Sequence[str]) -> Any:
+    check = functools.partial(one_of, choices=words)
+    return _setting(default, check, ", ".join(f'`"{word}"`' for word in words))
+
+
+def _check_bool(name: str, value: Any) -> None:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false, not {value!r}")
+
+
+def _check_compile(name: str, value: Any) -> None:
+    if not isinstance(value, bool | str):
+        raise TypeError(
+            f"{name} must be true, false or the name of a backend of torch.compile, not {value!r}"
+        )
+
+
+def _switch(**more: Any) -> Any:
+    return _setting(False, _check_bool, "true, false", **more)
 
 
 @dataclass(frozen=True)
@@ -69,54 +111,46 @@ class FitSettings:
         ValueError: For a value out of range.
     """
 
-    epochs: int = 100
-    batch_size: int = 256
-    seed: int = 0
+    epochs: int = _whole(100, more="epochs")
+    batch_size: int = _whole(
+        256, range="1 or more, a multiple of `devices * nodes`; at most the training samples"
+    )
+    seed: int = _whole(0, 0, 2**63 - 1)
     optimizer: Optimizer = field(default_factory=AdamW)
     schedule: Schedule = field(default_factory=Cosine)
-    lr_per: int | None = None
-    decay: str = "matrices"
-    layer_decay: float = 1.0
-    warmup_epochs: float = 0.0
-    workers: int | None = None
-    devices: int = 1
-    nodes: int = 1
-    precision: str = "32-true"
-    accumulate: int = 1
-    micro_batch: int | None = None
-    anchors_at_once: int | None = None
-    clip: float | None = None
-    compile: bool | str = False
-    channels_last: bool = False
-    checkpoint_every: int = 10
-    checkpoint_every_steps: int | None = None
-    keep_last: int = 2
-    log_every: int = 10
-    detect_anomaly: bool = False
-    max_steps: int | None = None
+    lr_per: int | None = _whole(None)
+    decay: str = _word("matrices", DECAY)
+    layer_decay: float = _setting(1.0, fraction, "above 0, at most 1")
+    warmup_epochs: float = _setting(0.0, non_negative, "0 to `epochs`")
+    # A mistyped number of processes must not take the machine down.
+    workers: int | None = _whole(None, 0, 1024, free=True)
+    devices: int = _whole(1, most=1024)
+    nodes: int = _whole(1, most=1024)
+    precision: str = _word("32-true", PRECISIONS)
+    accumulate: int = _whole(1)
+    micro_batch: int | None = _whole(None)
+    anchors_at_once: int | None = _whole(None)
+    clip: float | None = _setting(None, positive, "above 0")
+    compile: bool | str = _setting(
+        False, _check_compile, "true, false, or the name of a backend of `torch.compile`"
+    )
+    channels_last: bool = _switch()
+    checkpoint_every: int = _whole(10, free=True)
+    checkpoint_every_steps: int | None = _whole(None, free=True)
+    keep_last: int = _whole(2, free=True)
+    log_every: int = _whole(10, free=True)
+    detect_anomaly: bool = _switch(free=True)
+    max_steps: int | None = _whole(None, more="steps")
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            name, value = each.name, getattr(self, each.name)
-            if each.type == "bool":
-                _check_bool(name, value)
-            elif each.type == "int" or (each.type == "int | None" and value is not None):
-                whole(name, value, int(name not in FROM_ZERO), LARGEST.get(name, MOST))
-        non_negative("warmup_epochs", number("warmup_epochs", self.warmup_epochs))
+            value = getattr(self, each.name)
+            if "check" in each.metadata and not (value is None and each.default is None):
+                each.metadata["check"](each.name, value)
         if self.warmup_epochs > self.epochs:
             raise ValueError(
                 f"warmup_epochs must not be above epochs, {self.epochs}, not {self.warmup_epochs!r}"
             )
-        if self.clip is not None:
-            positive("clip", number("clip", self.clip))
-        if not isinstance(self.compile, bool | str):
-            raise TypeError(
-                "compile must be true, false or the name of a backend of torch.compile, not"
-                f" {self.compile!r}"
-            )
-        one_of("precision", self.precision, PRECISIONS)
-        one_of("decay", self.decay, DECAY)
-        fraction("layer_decay", number("layer_decay", self.layer_decay))
 
     def check_accumulate(self, batches: int) -> None:
         """Refuse an optimizer step of more batches than an epoch has: it would never have so many.
@@ -139,10 +173,5 @@ class FitSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting but optimizer and schedule, as plain data."""
-        plain = (each.name for each in fields(self) if each.name not in COMPONENTS)
+        plain = (each.name for each in fields(self) if "check" in each.metadata)
         return {name: getattr(self, name) for name in plain}
-
-
-def _check_bool(name: str, value: Any) -> None:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name} must be true or false, not {value!r}")

@@ -14,7 +14,7 @@ from ccl_plugins.commands.docstrings import documentation
 from ccl_plugins.experiments import Run
 from ccl_plugins.experiments.composition import SINGLE, TABLES, Composition
 from ccl_plugins.experiments.requirements import DEFAULT
-from ccl_plugins.training.settings import DECAY, FROM_ZERO, PRECISIONS, FitSettings
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.settings import MonitorSettings
 
 HEAD = """# The configuration of a pipeline
@@ -49,20 +49,6 @@ MONITOR = """## monitor
 What is measured while a run trains; [watch a run](../how-to/watch-a-run.md) says what the numbers mean.
 `monitor = "off"` measures nothing.
 """
-RANGES = {
-    "workers": "0 or more",
-    "optimizer": "an [optimizer](components.md)",
-    "schedule": "a [schedule](components.md)",
-    "lr_per": "1 or more",
-    "decay": ", ".join(f'`"{name}"`' for name in DECAY),
-    "layer_decay": "above 0, at most 1",
-    "warmup_epochs": "0 to `epochs`",
-    "precision": ", ".join(f'`"{name}"`' for name in PRECISIONS),
-    "clip": "above 0",
-    "compile": "true, false, or the name of a backend of `torch.compile`",
-    "batch_size": "1 or more, a multiple of `devices * nodes`; at most the training samples",
-}
-"""The ranges that do not follow from the type."""
 PYTHON = """## In Python
 
 {py:obj}`Pipeline <ccl_plugins.Pipeline>` takes the keys above and trains with `fit`;
@@ -94,7 +80,8 @@ def _fit() -> Iterator[str]:
         default = DEFAULT.get(each.name) or getattr(FitSettings(), each.name)
         kind = str(each.type).replace(" | None", "").replace(" | ", " or ")
         kind = "component" if each.name in DEFAULT else kind
-        rule = RANGES.get(each.name) or _range(each.name, kind)
+        known = f"{'an' if each.name[0] in 'aeiou' else 'a'} [{each.name}](components.md)"
+        rule = each.metadata.get("range", known)
         yield f"| `{each.name}` | {kind} | {_value(default)} | {rule} | {words[each.name]} |"
 
 
@@ -107,12 +94,6 @@ def _monitor() -> Iterator[str]:
         default = _value(getattr(MonitorSettings(), each.name))
         rule = "as `evaluate` of a pipeline" if kind == "list" else "1 or more"
         yield f"| `{each.name}` | {kind} | {default} | {rule} | {words[each.name]} |"
-
-
-def _range(name: str, kind: str) -> str:
-    if kind == "bool":
-        return "true, false"
-    return "0 or more" if name in FROM_ZERO else "1 or more"
 
 
 def _python() -> Iterator[str]:

@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from ccl_plugins.cli import read_command
+from ccl_plugins.experiments.changes import ENDLESS, FREE, MORE
 from ccl_plugins.training import FitSettings
 
 
@@ -57,3 +59,23 @@ def test_settings_survive_their_record() -> None:
 def test_what_is_wrong_is_quoted(given: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         FitSettings(**{"epochs": 2, "batch_size": 8, **given})
+
+
+def test_every_setting_but_components_is_an_option_of_the_command_line():
+    _, parser = read_command("train")
+    plain = FitSettings().to_dict()
+    given = vars(parser.parse_args(["a.toml"]))
+    assert plain.keys() <= given.keys()
+    typed = parser.parse_args(
+        ["a.toml", "--layer-decay", "0.5", "--workers", "2", "--channels-last"]
+    )
+    assert (typed.layer_decay, typed.workers, typed.channels_last) == (0.5, 2, True)
+    assert typed.epochs is None
+
+
+def test_what_may_change_when_a_run_is_resumed_stands_beside_the_setting():
+    """And nothing else may: a run would go on as another."""
+    names = "workers log_every checkpoint_every checkpoint_every_steps keep_last detect_anomaly"
+    assert {f"fit.{name}" for name in names.split()} == FREE
+    assert MORE == {"fit.epochs": "epochs", "fit.max_steps": "steps"}
+    assert {"fit.max_steps"} == ENDLESS
