@@ -133,6 +133,7 @@ def test_a_step_to_infinity_is_a_failure_that_says_so(capsys):
     assert said.rstrip().endswith("No checkpoint was written before")
 
 
+@pytest.mark.slow
 def test_a_finished_run_that_goes_on_and_is_stopped_has_its_newest_weights(tmp_path):
     assert train() == 0
     images = torch.randn(3, 4)

@@ -230,6 +230,7 @@ optimizer = {use = "sgd", lr = 0.1}
 """
 
 
+@pytest.mark.slow
 def test_a_run_with_further_terms_is_the_same_in_pieces(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 

@@ -93,6 +93,7 @@ def test_under_autocast_it_is_computed_in_float32(objective):
     torch.testing.assert_close(parts, whole)
 
 
+@pytest.mark.slow
 def test_a_compiled_loss_is_the_same():
     torch.manual_seed(0)
     x, y, z = torch.randn(3, 5, 4, dtype=torch.float64)

@@ -228,6 +228,7 @@ def test_wrong(check):
 """
 
 
+@pytest.mark.slow
 def test_expected_failures_are_strict_and_have_reasons(ring):
     folder = ring(ring="Ring", askew="Askew")
     (folder / "test_ring.py").write_text(TEST)
