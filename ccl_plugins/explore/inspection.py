@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.utils import data
 
 import ccl_registry as engine
+from ccl_plugins.commands.base import MISTAKES
 from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.image_files import ImageFiles
 from ccl_plugins.experiments.composition import TABLES, Composition
@@ -46,16 +47,7 @@ from ccl_plugins.watching.symptoms.symptom import Beginning
 if TYPE_CHECKING:
     from ccl_plugins.files.looks import Looks
 
-MISTAKES = (
-    engine.RegistryError,
-    ArithmeticError,
-    ImportError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
+WRONG = (*MISTAKES, OSError)
 """What wrong values and data raise; others are bugs."""
 
 STEPS = 6
@@ -134,13 +126,13 @@ def inspect_file(
         return inspect_composed(lambda: Composition.from_toml(path, changes=changed), quick=quick)
     except Faulty:
         raise
-    except MISTAKES as error:
+    except WRONG as error:
         if registry().strict:
             raise
         try:
             given = override(engine.read_toml(path), changed, TABLES).get("dataset")
             dataset = registry().read("dataset", given, where="dataset").build(cache={})
-        except MISTAKES:
+        except WRONG:
             raise error from None  # there is nothing else to read
         faults, notes = _Faults(None, error), list[str]()
         with _noting(notes):
@@ -282,7 +274,7 @@ class _Faults:
         try:
             with naming(self.pipeline) if self.pipeline else nullcontext():
                 return check(*given)
-        except MISTAKES as error:
+        except WRONG as error:
             if registry().strict:
                 raise
             if str(error) not in map(str, self.found):
