@@ -22,10 +22,11 @@ from ccl_plugins.files.images import (
     Mode,
     OtherNumbers,
     Range,
+    deep_ranges,
     look_into,
     naming_errors,
     number_type,
-    pages_in,
+    ranges_of,
     read_image,
     reading,
     written,
@@ -166,19 +167,9 @@ class ImageFiles(Annotated):
         Args:
             most: The number of images, evenly spaced among all.
         """
-        found: dict[str, Range] = {}
-        count = 0
-        for row in {*np.linspace(0, len(self) - 1, min(most, len(self))).round().astype(int)}:
-            with contextlib.suppress(OSError), naming_errors():
-                for values, _ in pages_in(
-                    self.paths[row], self.reading["mode"], self.reading["page"]
-                ):
-                    known = values[np.isfinite(values)]
-                    low, high = found.get(values.dtype.name, (np.inf, -np.inf))
-                    ends = min(low, known.min().item()), max(high, known.max().item())
-                    found[values.dtype.name] = ends
-                count += 1
-        return found, count
+        rows = {*np.linspace(0, len(self) - 1, min(most, len(self))).round().astype(int)}
+        mode, page = self.reading["mode"], self.reading["page"]
+        return ranges_of((self.paths[row] for row in rows), mode, page)
 
     def select(self, rows: Sequence[int]) -> ImageFiles:
         """The images of some rows."""
@@ -219,17 +210,10 @@ class ImageFiles(Annotated):
                     stacklevel=4,
                 )
 
-    def proposed(self) -> Levels:
-        """The levels that some images have; None if all have 8 bits."""
-        deep, plain, _ = self._deep()
-        return deep if plain or len(deep) > 1 else next(iter(deep.values()), None)
-
     def _deep(self) -> tuple[dict[str, Range], bool, int]:
         """The ranges of some images of more than 8 bits, whether others have 8, and how many were read."""
         ranges, count = self.ranges(RANGED)
-        plain = ranges.pop("uint8", None) is not None
-        deep = {name: (low, max(high, low + 1)) for name, (low, high) in ranges.items()}
-        return deep, plain and bool(deep), count
+        return (*deep_ranges(ranges), count)
 
     def _cure(self, by_type: bool = False) -> str:
         """The levels to give, by what some images hold."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias, get_args
 
@@ -177,6 +177,35 @@ def look_into(path: str, mode: Mode, levels: Levels, page: int | None) -> Look:
     seen = look(image, f"{pages[0].values.dtype}, {several}{in_pages}")
     assert seen is not None
     return seen
+
+
+def ranges_of(paths: Iterable[str], mode: Mode, page: int | None) -> tuple[dict[str, Range], int]:
+    """The least and the greatest number in files, by their type, and how many of the files can be read."""
+    found: dict[str, Range] = {}
+    count = 0
+    for path in paths:
+        with suppress(OSError), naming_errors():
+            for values, _ in pages_in(path, mode, page):
+                known = values[np.isfinite(values)]
+                low, high = found.get(values.dtype.name, (np.inf, -np.inf))
+                ends = min(low, known.min().item()), max(high, known.max().item())
+                found[values.dtype.name] = ends
+            count += 1
+    return found, count
+
+
+def deep_ranges(ranges: Mapping[str, Range]) -> tuple[dict[str, Range], bool]:
+    """The ranges of images of more than 8 bits, as levels may be, and whether others beside them have 8."""
+    deep = {
+        name: (low, max(high, low + 1)) for name, (low, high) in ranges.items() if name != "uint8"
+    }
+    return deep, "uint8" in ranges and bool(deep)
+
+
+def proposed_levels(ranges: Mapping[str, Range]) -> Levels:
+    """The levels of images with these ranges; None if all have 8 bits."""
+    deep, plain = deep_ranges(ranges)
+    return deep if plain or len(deep) > 1 else next(iter(deep.values()), None)
 
 
 def number_type(path: str) -> str:

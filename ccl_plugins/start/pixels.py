@@ -14,13 +14,15 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms.v2.functional import pil_to_tensor
 
-from ccl_plugins.datasets.image_files import RANGED, ImageFiles
+from ccl_plugins.datasets.image_files import RANGED
 from ccl_plugins.files.images import (
     Levels,
     Mode,
     Range,
     naming_errors,
     pages_in,
+    proposed_levels,
+    ranges_of,
     read_image,
     reading,
     written,
@@ -96,14 +98,7 @@ def look_at(
     if mode == "all":
         notes.append(_of_channels(kinds, color, source))
     if levels is None and any(each.type != "uint8" for each in kinds.values()):
-        files = ImageFiles(
-            [*kinds],
-            {"label": torch.zeros(len(kinds), dtype=torch.long)},
-            {},
-            reading=reading(mode, None, page),
-            source=source,
-        )
-        levels = files.proposed()
+        levels = proposed_levels(ranges_of(kinds, mode, page)[0])
         if levels is not None:
             by_type = isinstance(levels, Mapping)
             ends: Any = levels if by_type else {"": levels}
