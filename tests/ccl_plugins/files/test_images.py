@@ -11,6 +11,7 @@ import pytest
 import tifffile
 import torch
 from PIL import Image
+from support.image_samples import numbers
 
 from ccl_plugins.files.images import OtherNumbers, read_image, reading, written
 from ccl_plugins.files.pixels import UnreadableImage
@@ -22,14 +23,6 @@ BY_TYPE = {
     "float32": (-2.0, 2.0),
     "int16": (-9000, 9000),
 }
-
-
-def numbers(shape, dtype, seed=0):
-    r, dtype = np.random.default_rng(seed), np.dtype(dtype)
-    if dtype.kind == "f":
-        return r.normal(size=shape).astype(dtype)
-    ends = np.iinfo(dtype)
-    return r.integers(ends.min, ends.max, shape, dtype=dtype, endpoint=True)
 
 
 def file_of(array, path):

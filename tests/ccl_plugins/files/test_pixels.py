@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tifffile
 from PIL import Image
+from support.image_samples import numbers
 
 from ccl_plugins.files import pixels
 from ccl_plugins.files.pixels import UnreadableImage, read_pages, type_in_head
@@ -21,15 +22,6 @@ LAYOUTS = [
     *itertools.product((1, 2, 3, 4, 6), ("contig",), (None, (16, 32)), (None, "zlib", "lzma")),
     *itertools.product((2, 3, 6), ("separate",), (None, (16, 32)), (None, "zlib")),
 ]
-
-
-def numbers(shape, dtype, seed=0):
-    """Numbers from the least to the greatest of a type."""
-    r, dtype = np.random.default_rng(seed), np.dtype(dtype)
-    if dtype.kind == "f":
-        return r.normal(size=shape).astype(dtype)
-    ends = np.iinfo(dtype)
-    return r.integers(ends.min, ends.max, shape, dtype=dtype, endpoint=True)
 
 
 def tiff(array, **options):
