@@ -12,9 +12,8 @@ import torch
 
 import ccl_registry as engine
 from ccl_plugins.experiments import image_statistics, modalities, requirements
-from ccl_plugins.experiments.changes import DATA
 from ccl_plugins.experiments.overrides import override
-from ccl_plugins.experiments.record import nested, plugins_of
+from ccl_plugins.experiments.record import Record, nested, plugins_of
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import place_of, variables
 from ccl_plugins.training.parts import Parts
@@ -206,9 +205,9 @@ class Composition:
         fit = self.fit_choices.values()
         return [*self.choices.values(), *self.conditions.values(), *self.evaluators, *fit]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Record:
         """The record: every choice by its qualified name with every parameter, and the versions."""
-        return {
+        record = {
             "schema": SCHEMA,
             **{kind: choice.record() for kind, choice in self.choices.items()},
             "conditions": {name: choice.record() for name, choice in self.conditions.items()},
@@ -219,6 +218,7 @@ class Composition:
             "plugins": copy.deepcopy(self.hook_options),
             "versions": plugins_of(self.all_choices),
         }
+        return Record(record)
 
     def to_json(self) -> str:
         """The record as JSON."""
@@ -234,9 +234,7 @@ class Composition:
         where = where or "pipeline"
         if not isinstance(data, Mapping):
             raise engine.InvalidConfig(f"{where}: must be a table, not {engine.represented(data)}")
-        tables = {
-            k: v for k, v in data.items() if k not in ("schema", "versions", "callbacks", DATA)
-        }
+        tables = Record(data).tables
         engine.known_keys(tables, TABLES, where)
         check_schema(data, where)
         # A record says all that was trained; monitors and loggers change nothing of it.

@@ -15,7 +15,7 @@ import torch
 from ccl_plugins.arguments import one_of
 from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, EXPORTED, PROGRAM, README, WEIGHTS
 from ccl_plugins.experiments.paths import without_paths
-from ccl_plugins.experiments.record import reading_of, write_json
+from ccl_plugins.experiments.record import write_json
 from ccl_plugins.files.atomic import replacing
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.sums import SUMS, has_sum, write_sums
@@ -204,7 +204,7 @@ def _torch_config(run: Run) -> dict[str, Any]:
 
 def _known(run: Run, *tables: str) -> dict[str, Any]:
     """Tables of a run's record, and how it read images."""
-    return {"reading": reading_of(run.record), **{name: run.record[name] for name in tables}}
+    return {"reading": run.record.reading, **{name: run.record[name] for name in tables}}
 
 
 def _images(transform: Any) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from torch.nn.functional import normalize
 import ccl_registry as engine
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS, check_split
-from ccl_plugins.experiments.changes import other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.layout import Layout
@@ -40,7 +39,7 @@ from ccl_plugins.experiments.metrics import (
     write_measurements,
 )
 from ccl_plugins.experiments.modalities import check_towers
-from ccl_plugins.experiments.record import check_plugins, read_json, reading_of
+from ccl_plugins.experiments.record import Record, check_plugins, read_json
 from ccl_plugins.experiments.recorded import Recorded, lost_objects, refuse_lost, with_objects
 from ccl_plugins.experiments.requirements import check_columns, read_all
 from ccl_plugins.experiments.train import check, prepare, train
@@ -174,7 +173,7 @@ class Run:
         record = self.layout.record
         if not record.is_file():
             raise FileNotFoundError(f"{self.path} holds no run: it has no {record.name}")
-        self.record: dict[str, Any] = read_json(record)
+        self.record = Record(read_json(record))
         self._in_session = pipeline is not None
         """Whether the run was trained in this session."""
         if pipeline is not None:
@@ -285,7 +284,7 @@ class Run:
 
     def _compare(self, saved: str, file: Path) -> None:
         """Warn if the folder's record is not that of the weights, which lies beside them."""
-        if changed := other_run(json.loads(saved), self.record):
+        if changed := Record(json.loads(saved)).refusals(self.record):
             warnings.warn(
                 f"{self.layout.record} was changed; in {file.name} it is another: {'; '.join(changed)}",
                 stacklevel=3,
@@ -387,7 +386,7 @@ class Run:
         whole("batch_size", batch_size, 1)
         if not len(images):
             raise ValueError("there are no images to encode")
-        method, transform, read = self._method_on(device), self.transform, reading_of(self.record)
+        method, transform, read = self._method_on(device), self.transform, self.record.reading
         outputs = []
         with torch.no_grad():
             for first in range(0, len(images), batch_size):
@@ -402,7 +401,7 @@ class Run:
 
     def _image(self, image: Any) -> Any:
         """An image as the data set gives it, of a file, a PIL image or an array."""
-        way = reading_of(self.record)
+        way = self.record.reading
         if way is None and not isinstance(image, Tensor):
             raise ValueError(
                 f"the data sets of {self.path} read images in several ways, and this may be of any: give"

@@ -1,15 +1,149 @@
-"""The record of a run: plain data that says what was trained, by which plug-ins, in which versions."""
+"""The record of a run: plain data that says what was trained, by which plug-ins and versions, on what."""
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import ccl_registry as engine
 from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.differences import differences
 from ccl_plugins.kinds import registry
+from ccl_plugins.training.settings import FitSettings
+
+DATA = "data"
+"""The table of what identifies the data, which is compared by itself."""
+
+WATCHING = ("callbacks", "loggers", "monitor", "plugins")
+"""The tables of what watches a run, which does not change what is trained."""
+
+ABOUT = ("schema", "versions", "callbacks", DATA)
+"""What a record has beside the tables of a configuration."""
+
+_SETTINGS = {f"fit.{each.name}": each for each in fields(FitSettings)}
+
+FREE = {place for place, each in _SETTINGS.items() if each.metadata.get("free")}
+"""Settings that may change when a run is resumed: they do not change what is trained."""
+
+MORE = {place: words for place, each in _SETTINGS.items() if (words := each.metadata.get("more"))}
+"""Settings that may grow: the run goes on."""
+
+ENDLESS = {place for place in MORE if _SETTINGS[place].default is None}
+"""Of these, the settings that set no limit where they are None."""
+
+
+class Record(dict[str, Any]):
+    """What was trained: the tables of a configuration with every parameter, and what is in `ABOUT`."""
+
+    @property
+    def tables(self) -> dict[str, Any]:
+        """The tables of the configuration."""
+        return {key: each for key, each in self.items() if key not in ABOUT}
+
+    @property
+    def data(self) -> Mapping[str, Mapping[str, Any]]:
+        """What identifies each split."""
+        splits: Mapping[str, Mapping[str, Any]] = self.get(DATA, {})
+        return splits
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """A few digits for each split, which are others for other data."""
+        return {split: each["digest"][:8] for split, each in self.data.items()}
+
+    @property
+    def reading(self) -> Mapping[str, Any] | None:
+        """How the run read images in files, as `ccl_plugins.files.images.reading` has it.
+
+        Empty: there were none.  None: its data sets read them in several ways.
+        """
+        return self.data.get("train", {}).get("reading", {})
+
+    @property
+    def trained(self) -> dict[str, Any]:
+        """The record without the data, and without what may change while a run goes on."""
+        kept = {key: each for key, each in self.items() if key not in (*WATCHING, DATA)}
+        if isinstance(fit := kept.get("fit"), Mapping):
+            kept["fit"] = {name: each for name, each in fit.items() if f"fit.{name}" not in FREE}
+        return kept
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What runs have in common that differ in the seed alone."""
+        kept = self.trained
+        if "fit" in kept:
+            kept["fit"] = {name: each for name, each in kept["fit"].items() if name != "seed"}
+        return {**kept, DATA: self.digests}
+
+    def is_on_data_of(self, other: Mapping[str, Any]) -> bool:
+        """Whether the runs of two records had one data set, of equal content as far as it is known."""
+        mine, its = self.digests, Record(other).digests
+        same = self.get("dataset") == other.get("dataset")
+        return same and all(mine[split] == its[split] for split in mine.keys() & its.keys())
+
+    def refusals(self, now: Mapping[str, Any]) -> list[str]:
+        """The differences that keep the run from being resumed by another record, in words.
+
+        Settings in `FREE` and tables in `WATCHING` may differ, and there may be more epochs and steps.
+        """
+        # A record that was not read from a file may have tuples, which JSON does not.
+        both = (json.loads(json.dumps(Record(each).trained)) for each in (self, now))
+        refused = []
+        for each in differences(*both):
+            before, after = each.values
+            if each.place not in MORE:
+                refused.append(str(each))
+            elif not (
+                (after is None and each.place in ENDLESS)
+                or (type(before) is type(after) is int and after >= before >= 0)
+            ):
+                refused.append(f"{each} (there may be more {MORE[each.place]}, not fewer)")
+        return refused
+
+    def to_toml(self) -> str:
+        """The configuration as the text of a TOML file with every parameter, which `ccl train` takes.
+
+        TOML has no None: parameters that are None are left out, which is their default in almost every
+        component.
+        """
+        lines: list[str] = []
+        tables: list[tuple[str, Mapping[str, Any]]] = []
+        for key, value in self.tables.items():
+            if value in (None, {}, ""):
+                continue
+            if key == "evaluate" and value:
+                tables += [("[[evaluate]]", each) for each in value]
+            elif key == "conditions":
+                tables += [(f"[conditions.{_key(name)}]", each) for name, each in value.items()]
+            elif isinstance(value, Mapping):
+                tables.append((f"[{key}]", value))
+            else:
+                lines.append(f"{key} = {toml_of(value)}")
+        for head, table in tables:
+            lines += ["", head] if lines else [head]
+            lines += [f"{_key(k)} = {toml_of(v)}" for k, v in table.items() if v is not None]
+        return "\n".join(lines) + "\n"
+
+
+def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The settings in which records differ, seeds aside, with the text of each record's value."""
+    found = differences(*(Record(each).configuration for each in records))
+    return [
+        {"setting": place, "values": [_word(each, place) for each in values]}
+        for place, values in found
+    ]
+
+
+def _word(value: Any, place: str) -> str | None:
+    """A value as text, a component by its name without kind and library; None stays."""
+    if not isinstance(value, str):
+        return None if value is None else json.dumps(value)
+    name = value.partition(":")[2].removeprefix("ccl-plugins/") if place.endswith("use") else ""
+    return name or value
 
 
 def plugins_of(choices: Iterable[Any]) -> dict[str, str]:
@@ -34,15 +168,6 @@ def nested(value: Any) -> Iterator[Any]:
     elif isinstance(value, list | tuple):
         for item in value:
             yield from nested(item)
-
-
-def reading_of(record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """How a run read images in files, as `ccl_plugins.files.images.reading` has it.
-
-    Empty: there were none.  None: its data sets read them in several ways.
-    """
-    way: Mapping[str, Any] | None = record.get("data", {}).get("train", {}).get("reading", {})
-    return way
 
 
 def check_plugins(versions: Mapping[str, str]) -> None:
@@ -92,3 +217,27 @@ def write_json(path: Path, data: Any) -> None:
     """Write data as JSON, atomically."""
     with atomic_write(path) as temporary:
         temporary.write_bytes(engine.to_json(data).encode())
+
+
+def _key(name: str) -> str:
+    bare = name.replace("_", "").replace("-", "")
+    return name if bare.isascii() and bare.isalnum() else _text(name)
+
+
+def toml_of(value: Any) -> str:
+    """A value of a record as TOML on one line; what is None is left out of tables."""
+    if isinstance(value, Mapping):
+        items = (f"{_key(k)} = {toml_of(v)}" for k, v in value.items() if v is not None)
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_of, value))}]"
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, float):
+        return repr(value)  # "inf" and "nan" are TOML's words too
+    return json.dumps(value)
+
+
+def _text(text: str) -> str:
+    # A basic string of TOML is one of JSON, but for DEL and lone surrogates.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

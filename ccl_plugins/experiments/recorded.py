@@ -17,7 +17,7 @@ import ccl_registry as engine
 from ccl_plugins.experiments import requirements
 from ccl_plugins.experiments.composition import SINGLE, check_schema, condition_place
 from ccl_plugins.experiments.record import check_plugins, nested
-from ccl_plugins.files.records import differences
+from ccl_plugins.files.differences import differences
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.variables import variables
 from ccl_plugins.transforms.modalities import modality_of_each
@@ -335,7 +335,7 @@ def _choice(
             f"{where}: the run chose {recorded['use']} by its class and recorded its parameters: give the"
             " class"
         )
-    if not is_class and (changed := [*differences(recorded, choice.record())]):
+    if not is_class and (changed := [*map(str, differences(recorded, choice.record()))]):
         raise engine.InvalidConfig(f"{where}: the run was made with others: {'; '.join(changed)}")
     if not is_class and not params:
         choice.build(where=where)  # an object is there already: its members are checked

@@ -11,12 +11,12 @@ import math
 import os
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.changes import DATA, FREE, FREE_TABLES
+from ccl_plugins.experiments.record import Record, differing
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
@@ -223,16 +223,8 @@ def _row(
 
 
 def _comparable(first: Sequence[Result], group: Sequence[Result], metric: str) -> bool:
-    same = on_same_data(first[0].record, group[0].record)
+    same = Record(first[0].record).is_on_data_of(group[0].record)
     return same and not first[0].state and bool(values_of(first, metric))
-
-
-def on_same_data(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether the runs of two records had one data set, with equal content as far as it is known."""
-    data, its = data_of(one), data_of(other)
-    return one.get("dataset") == other.get("dataset") and all(
-        data[split] == its[split] for split in data.keys() & its.keys()
-    )
 
 
 def values_of(group: Iterable[Result], metric: str) -> dict[Any, float]:
@@ -278,7 +270,8 @@ def configurations(results: Sequence[Result]) -> list[list[Result]]:
     groups: dict[Any, list[Result]] = {}
     for i, each in enumerate(results):
         alone = bool(each.state) or not each.record
-        groups.setdefault(i if alone else _configuration(each.record), []).append(each)
+        key = i if alone else json.dumps(Record(each.record).configuration, sort_keys=True)
+        groups.setdefault(key, []).append(each)
     parts: list[list[Result]] = []
     for group in groups.values():
         by_folder: dict[Path, list[Result]] = {}
@@ -293,22 +286,6 @@ def configurations(results: Sequence[Result]) -> list[list[Result]]:
 def _seeds_differ(group: Sequence[Result]) -> bool:
     seeds = [each.seed for each in group]
     return len(set(seeds)) == len(seeds)
-
-
-def _configuration(record: Mapping[str, Any]) -> str:
-    """A run's record without the seed, and without what does not change the training."""
-    fit = {
-        name: value
-        for name, value in record.get("fit", {}).items()
-        if name != "seed" and f"fit.{name}" not in FREE
-    }
-    rest = {name: value for name, value in record.items() if name not in ("fit", *FREE_TABLES)}
-    return json.dumps({**rest, "fit": fit, DATA: data_of(record)}, sort_keys=True)
-
-
-def data_of(record: Mapping[str, Any]) -> dict[str, str]:
-    """A few digits for each split of a run, which are others for other data."""
-    return {split: each["digest"][:8] for split, each in record.get(DATA, {}).items()}
 
 
 def name_of(group: Iterable[Result]) -> str:
@@ -367,30 +344,3 @@ def stem_of(name: str) -> str:
     """The name of a configuration's folders without the seeds: ``fair`` of ``fair-seed-*``."""
     stem = name.removesuffix("*")
     return stem.removesuffix("-").removesuffix("-seed") or name if stem != name else name
-
-
-def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The settings in which records differ, seeds aside, with the value of each record."""
-    flat = [dict(_flat({**each, DATA: data_of(each)})) for each in records]
-    places = dict.fromkeys(place for each in flat for place in each)
-    rows = []
-    for place in places:
-        values = [each.get(place) for each in flat]
-        hidden = place in (*FREE, "fit.seed") or place.partition(".")[0] in FREE_TABLES
-        if not hidden and any(value != values[0] for value in values):
-            rows.append({"setting": place, "values": values})
-    return rows
-
-
-def _flat(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
-    """Each value of a record as text by its place; components by their short names."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            yield from _flat(each, f"{place}.{key}".lstrip("."))
-    elif isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
-        for i, each in enumerate(value):
-            yield from _flat(each, f"{place}.{i}")
-    elif place.endswith("use") and isinstance(value, str):
-        yield place, value.partition(":")[2].removeprefix("ccl-plugins/") or value
-    elif value is not None:
-        yield place, value if isinstance(value, str) else json.dumps(value)

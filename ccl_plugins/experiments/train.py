@@ -18,13 +18,14 @@ from typing import Any
 from torch import Tensor
 
 import ccl_registry as engine
-from ccl_plugins.experiments.changes import DATA, other_run
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.measure import freeze, measure, read_original, read_projections
 from ccl_plugins.experiments.metrics import forget_measurements, numbers, write_measurements
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.record import (
+    DATA,
+    Record,
     check_plugins,
     plugins_of,
     read_json,
@@ -213,7 +214,7 @@ def _resume_point(
     saved = point.record if point else None
     if saved is None and layout.record.exists():
         saved = read_json(layout.record)
-    if saved is not None and (changed := other_run(saved, pipeline.to_dict())):
+    if saved is not None and (changed := Record(saved).refusals(pipeline.to_dict())):
         raise ValueError(
             f"{layout.folder} holds a run of another pipeline, which this one cannot resume:"
             f" {'; '.join(changed)}"

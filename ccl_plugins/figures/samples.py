@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import ccl_registry as engine
-from ccl_plugins.experiments.results import on_same_data
 from ccl_plugins.protocols import DoesNotApply, ValueType
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ def same_data(runs: Mapping[str, Run]) -> None:
         raise DoesNotApply("there are no runs to draw")
     (first, one), *others = runs.items()
     for title, run in others:
-        if on_same_data(one.record, run.record):
+        if one.record.is_on_data_of(run.record):
             continue
         given = [engine.represented(each.record.get("dataset")) for each in (one, run)]
         shown = (

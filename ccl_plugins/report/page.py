@@ -10,12 +10,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.as_toml import as_toml
+from ccl_plugins.experiments.record import Record, differing
 from ccl_plugins.experiments.recorded import loading, lost_objects
 from ccl_plugins.experiments.results import (
     Result,
     compare,
-    differing,
     judged_by,
     name_of,
     result_of,
@@ -169,7 +168,7 @@ def _warnings(shown: Runs, findings: int) -> Iterator[str]:
 
 def _configurations(shown: Runs) -> Iterator[dict[str, Any]]:
     for each, stem in zip(shown.groups, shown.files(), strict=True):
-        text, note = as_toml(each.record), ""
+        text, note = Record(each.record).to_toml(), ""
         if lost := lost_objects(each.record):
             note = (
                 "This run used objects of a session (local/...): it can be rebuilt only with them, as"

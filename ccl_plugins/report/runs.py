@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import ccl_registry as engine
 from ccl_plugins.experiments.curves import Curves, curves
+from ccl_plugins.experiments.record import Record
 from ccl_plugins.experiments.results import (
     Result,
     conditioned,
     configurations,
     labels_of,
     name_of,
-    on_same_data,
     stem_of,
 )
 from ccl_plugins.figures.samples import conditions_of
@@ -56,8 +56,8 @@ class Runs:
             for label, group in zip(labels_of(groups), groups, strict=True)
         ]
         """The configurations."""
-        first = self.groups[0].record
-        self.same_data = [each for each in self.groups if on_same_data(first, each.record)]
+        first = Record(self.groups[0].record)
+        self.same_data = [each for each in self.groups if first.is_on_data_of(each.record)]
         """Those on the data set of the first, which can be compared."""
 
     def first(self, each: Compared) -> Run:

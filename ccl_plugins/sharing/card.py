@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.as_toml import inline
 from ccl_plugins.experiments.export import PREPARED
 from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, WEIGHTS
 from ccl_plugins.experiments.paths import shorten
+from ccl_plugins.experiments.record import toml_of
 from ccl_plugins.experiments.results import result_of, spread
 from ccl_plugins.files.sums import SUMS
 from ccl_plugins.kinds import registry
@@ -239,7 +239,7 @@ features.
 def _data(shared: Shared) -> Iterator[str]:
     known = shared.record.get("data", {})
     yield f"The data set is {code(shared.data)}:"
-    dataset = f"dataset = {inline(shared.record['dataset'])}"
+    dataset = f"dataset = {toml_of(shared.record['dataset'])}"
     yield f"\n{block('toml', dataset)}\n"
     for split, done in {"train": "trained", "test": "measured"}.items():
         if split in known and (split == "train" or shared.run.metrics):
@@ -255,7 +255,7 @@ def _condition(shared: Shared) -> Iterator[str]:
     if not conditions:
         yield "There is none: nothing was read beside the samples as a condition."
     for name, given in conditions.items():
-        yield f"- {code(name)} is given by {code(component(given))}: {code(inline(given))}"
+        yield f"- {code(name)} is given by {code(component(given))}: {code(toml_of(given))}"
     yield "\nWhat the objective does with it:\n" if conditions else "\nThe objective:\n"
     yield from _done(shared.record["objective"])
 
@@ -268,7 +268,7 @@ def _done(objective: Any, place: str = "") -> Iterator[str]:
     elif isinstance(objective, Mapping) and {"on", "keep", "by"} <= objective.keys():
         verb = "kept" if objective["keep"] else "suppressed"
         weight = objective.get("weight")
-        shown = f", with weight {inline(weight)}" if weight is not None else ""
+        shown = f", with weight {toml_of(weight)}" if weight is not None else ""
         what, how = code(str(objective["on"])), code(component(objective["by"]))
         yield f"- {what} is {verb} by a guide, {how}{shown}."
     elif isinstance(objective, Mapping):
@@ -348,7 +348,7 @@ def _training(shared: Shared) -> Iterator[str]:
     yield f"- It began with {began or 'random weights'}."
     if record["backbone"].get("lora"):
         lora = record["backbone"]["lora"]
-        yield f"- LoRA, {code(inline(lora))}, learned in their place; it is merged into these weights."
+        yield f"- LoRA, {code(toml_of(lora))}, learned in their place; it is merged into these weights."
     samples = fit["batch_size"] * fit.get("accumulate", 1)
     yield (
         f"- {steps} steps of {samples} {shared.samples}, with seed {fit['seed']} and precision"
@@ -357,7 +357,7 @@ def _training(shared: Shared) -> Iterator[str]:
     for key in ("method", "transform", "optimizer", "schedule"):
         given = record.get(key) or fit.get(key)
         if given:
-            yield f"- {key}: {code(inline(given))}"
+            yield f"- {key}: {code(toml_of(given))}"
     versions = [f"{name} {version}" for name, version in shared.reported.versions().items()]
     yield f"- Versions: {plain(and_all(versions))}."
 

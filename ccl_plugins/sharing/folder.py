@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.as_toml import as_toml
-from ccl_plugins.experiments.changes import FREE_TABLES
 from ccl_plugins.experiments.export import (
     describe,
     plain_backbone,
@@ -18,7 +16,7 @@ from ccl_plugins.experiments.export import (
 )
 from ccl_plugins.experiments.layout import CONFIG, README
 from ccl_plugins.experiments.paths import without_paths
-from ccl_plugins.experiments.record import write_json
+from ccl_plugins.experiments.record import WATCHING, Record, write_json
 from ccl_plugins.files.atomic import replacing
 from ccl_plugins.files.sums import SUMS, write_sums
 from ccl_plugins.files.tensors import write_tensors
@@ -69,14 +67,14 @@ def write_folder(
     require_empty(folder)
     format = "torch" if unknown_to_timm(run) else "timm"
     config, plain = describe(run, format), plain_backbone(run)
-    record, places = without_paths({k: v for k, v in run.record.items() if k not in FREE_TABLES})
+    record, places = without_paths({k: v for k, v in run.record.items() if k not in WATCHING})
     notes = [f"paths in {PIPELINE} are shortened to their last part: {', '.join(places)}"] * bool(
         places
     )
     with replacing(folder, FILES) as staged:
         write_weights(staged, run, plain)
         write_json(staged / CONFIG, config)
-        (staged / PIPELINE).write_text(as_toml(record), "utf-8")
+        (staged / PIPELINE).write_text(Record(record).to_toml(), "utf-8")
         program: Any = None
         if format == "torch" or (onnx_is_installed() and "input_size" in config["pretrained_cfg"]):
             program = traced(plain, run, config)

@@ -9,7 +9,7 @@ from typing import Any
 from torch import isin
 
 from ccl_plugins.datasets import ImageFolder, ImageTable
-from ccl_plugins.experiments.as_toml import inline
+from ccl_plugins.experiments.record import toml_of
 from ccl_plugins.metadata.values import missing_rows
 from ccl_plugins.start.found import Found
 from ccl_plugins.start.leaf import Chooser, Leaf, power_of_two
@@ -202,7 +202,7 @@ class _File:
     def _backbone(self) -> str:
         if self.size == 32:
             given = {} if self.channels == 3 else {"options": {"in_chans": self.channels}}
-            larger = inline({"use": "timm", "name": "resnet18", "stem": "cifar", **given})
+            larger = toml_of({"use": "timm", "name": "resnet18", "stem": "cifar", **given})
             why = (
                 "LeNet-5, for images of 32 pixels, which a CPU trains. With a GPU, for photographs:"
                 f" {larger}."
@@ -352,10 +352,10 @@ def _comment(text: str, lines: Mapping[str, Any] | None = None) -> str:
 
 def _line(key: str, value: Any) -> str:
     """A key with its value on a line, or a long list of tables with one on each."""
-    line = inline({key: value})[1:-1]
+    line = toml_of({key: value})[1:-1]
     if len(line) <= WIDTH or not isinstance(value, list):
         return line
-    return "\n".join([f"{key} = [", *(f"    {inline(each)}," for each in value), "]"])
+    return "\n".join([f"{key} = [", *(f"    {toml_of(each)}," for each in value), "]"])
 
 
 def _table(name: str, values: Mapping[str, Any], text: str = "") -> str:

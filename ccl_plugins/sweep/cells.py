@@ -20,19 +20,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from ccl_plugins.experiments.changes import DATA
 from ccl_plugins.experiments.jobs import FOREVER, on_slurm, submitit
 from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.measure import freeze, measure_to_choose, read_projections
 from ccl_plugins.experiments.metrics import read_measurements
 from ccl_plugins.experiments.pipeline import Pipeline, Run
-from ccl_plugins.experiments.record import read_json, write_json
+from ccl_plugins.experiments.record import DATA, read_json, write_json
 from ccl_plugins.experiments.results import settings_of
 from ccl_plugins.experiments.train import Prepared, RunInterrupted, check, prepare, train
 from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.differences import differences
 from ccl_plugins.files.fingerprints import other_data
 from ccl_plugins.files.lock import FolderInUse, owning
-from ccl_plugins.files.records import differences
 from ccl_plugins.kinds import registry
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.sweep.sweep import NAME, OWN, Range, Sweep, held_rows, named, text_of
@@ -94,9 +93,9 @@ def _check_same(sweep: Sweep, saved: Mapping[str, Any], resume: bool) -> None:
     # Grids that were added at the end leave the cells before them as they are.
     now["spaces"] = {i: space for i, space in now["spaces"].items() if i in before["spaces"]}
     changed = [
-        each
+        str(each)
         for each in differences(before, now)
-        if not each.startswith("trials: ") or (sweep.trials or 0) < (saved["trials"] or math.inf)
+        if each.place != "trials" or (sweep.trials or 0) < (saved["trials"] or math.inf)
     ]
     if changed:
         raise SweepExists(f"{sweep.out} holds another sweep: {'; '.join(changed)}")

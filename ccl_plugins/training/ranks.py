@@ -12,9 +12,9 @@ from torch import Tensor
 from torch import distributed as dist
 
 from ccl_plugins.files.checkpoints import versions
+from ccl_plugins.files.differences import differences
 from ccl_plugins.files.fingerprints import other_data
 from ccl_plugins.files.mapped import map_at, place_of
-from ccl_plugins.files.records import differences
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.protocols import Table
 
@@ -117,7 +117,7 @@ def require_same_run(record: Mapping[str, Any]) -> None:
             raise ValueError(
                 f"process {number} sees other data than process 0: {'; '.join(differing)}"
             )
-        if differing := [*differences(rest, its_rest)]:
+        if differing := [*map(str, differences(rest, its_rest))]:
             raise ValueError(
                 f"process {number} is of another run than process 0: {'; '.join(differing)}: start all with"
                 " one configuration"

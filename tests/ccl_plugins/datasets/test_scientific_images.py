@@ -19,7 +19,6 @@ from ccl_plugins.conditions import Encoder
 from ccl_plugins.datasets import ImageFolder
 from ccl_plugins.datasets.annotated import Annotated
 from ccl_plugins.datasets.image_files import UnreadableImage, read_image
-from ccl_plugins.experiments.record import reading_of
 
 
 def pixels(seed=0, shape=(6, 5), dtype=np.uint16, most=4096):
@@ -247,7 +246,7 @@ def test_a_run_encodes_files_opened_images_arrays_and_samples_alike(tmp_path, ki
         {"use": "subset", "of": {**folder, "mode": mode, "levels": [0, 4095]}}, tmp_path / "run"
     )
     run = ccl.load(tmp_path / "run")
-    assert reading_of(run.record) == {"mode": mode, "levels": [0.0, 4095.0], "page": None}
+    assert run.record.reading == {"mode": mode, "levels": [0.0, 4095.0], "page": None}
     train = run.dataset("train")
     path = train.samples.dataset.paths[2]
     row = int(path.split("/")[-1].removesuffix(".tif"))
@@ -310,7 +309,7 @@ def test_data_sets_that_read_in_several_ways_leave_it_to_tensors(tmp_path):
     for of, mode in pairs:
         assert ccl.create("dataset", "mixed", of=of)("train").reading["mode"] == mode
     run = trained(ccl.dataset("mixed", of={"a": folder, "b": other}), tmp_path / "run")
-    assert reading_of(run.record) is None
+    assert run.record.reading is None
     with pytest.raises(ValueError, match="read images in several ways"):
         run.encode([plain])
     assert len(run.encode(torch.from_numpy(plain)[None, None])) == 1

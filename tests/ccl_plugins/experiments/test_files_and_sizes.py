@@ -8,7 +8,7 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.changes import other_run
+from ccl_plugins.experiments.record import Record
 
 pytestmark = pytest.mark.usefixtures("in_a_folder_with_data")
 
@@ -36,7 +36,7 @@ def test_a_record_without_a_key_says_which(record):
 @pytest.mark.parametrize("epochs", [None, "many", -1, [1]])
 def test_epochs_of_a_record_that_are_no_number_are_a_difference(record, epochs):
     saved = {**record, "fit": {**record["fit"], "epochs": epochs}}
-    assert len(other_run(saved, record)) == 1
+    assert len(Record(saved).refusals(record)) == 1
 
 
 @pytest.mark.parametrize(

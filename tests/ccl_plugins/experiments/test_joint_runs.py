@@ -13,7 +13,6 @@ from support.vector_pipeline import ROWS
 
 import ccl_plugins as ccl
 from ccl_plugins.drawing.by_kernel import by_kernel
-from ccl_plugins.experiments.as_toml import as_toml
 from ccl_plugins.experiments.curves import curves
 from ccl_plugins.experiments.train import RunInterrupted
 from ccl_plugins.figures import KernelMatrix, Similarity
@@ -76,7 +75,7 @@ def test_a_run_reads_several_conditions_through_one_kernel(run):
     assert len(queue) == 3  # a row for each condition and none for what is made of them
     record = run.record["objective"]["objectives"]
     assert record[1]["kernel"]["weights"] == {"age": 0.5, "pose": 2.0}
-    again = tomllib.loads(as_toml(run.record))["objective"]["objectives"]
+    again = tomllib.loads(run.record.to_toml())["objective"]["objectives"]
     assert again[0]["kernel"]["on"] == record[0]["kernel"]["on"]
 
 

@@ -12,7 +12,6 @@ from support.captions import TEXT, VIEWS, Captioned, Plain, pipeline
 import ccl_plugins as ccl
 from ccl_plugins.backbones import TextTransformer
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.as_toml import as_toml
 from ccl_plugins.experiments.export import _images
 from ccl_plugins.methods import Dual
 from ccl_plugins.objectives import InfoNCE
@@ -52,7 +51,7 @@ def test_a_table_without_use_is_short_for_views_of_modalities(file):
 def test_the_record_and_its_toml_give_the_same_pipeline(file):
     found = ccl.Pipeline.from_toml(file)
     assert ccl.Pipeline.from_dict(found.to_dict()) == found
-    (file.parent / "b.toml").write_text(as_toml(found.to_dict()))
+    (file.parent / "b.toml").write_text(found.to_dict().to_toml())
     again = ccl.Pipeline.from_toml(file.parent / "b.toml")
     assert again == found
     assert again.transform.modalities == found.transform.modalities == ("image", "image", "age")

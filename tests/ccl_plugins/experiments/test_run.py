@@ -12,6 +12,7 @@ from PIL import Image
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
+from ccl_plugins.experiments.record import Record
 from ccl_plugins.experiments.train import RunExists, _is_finished, check
 from ccl_plugins.files.written import note
 
@@ -302,7 +303,7 @@ def test_images_of_16_bits_are_brought_to_8_by_the_levels_of_the_data_set(finish
     run = ccl.load(finished.path)
     assert run.method is not None  # read before the record is another
     read = {"mode": "RGB", "levels": [0, 4095], "page": None}
-    run.__dict__["record"] = {**run.record, "data": {"train": {"reading": read}}}
+    run.__dict__["record"] = Record({**run.record, "data": {"train": {"reading": read}}})
     image = Image.fromarray(torch.arange(1024).mul(4).reshape(32, 32).to(torch.uint16).numpy())
     image.save(tmp_path / "deep.png")
     torch.testing.assert_close(run.encode([image]), run.encode([tmp_path / "deep.png"]))

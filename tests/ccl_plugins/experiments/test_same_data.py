@@ -15,7 +15,8 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.datasets.annotated import InMemory
-from ccl_plugins.experiments.results import compare, configurations, differing, result_of
+from ccl_plugins.experiments.record import differing
+from ccl_plugins.experiments.results import compare, configurations, result_of
 from ccl_plugins.training import OtherData
 
 

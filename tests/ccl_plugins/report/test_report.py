@@ -22,7 +22,7 @@ from support.plates_apart import of_plate
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.as_toml import as_toml
+from ccl_plugins.experiments.record import Record
 from ccl_plugins.experiments.results import Result, compare, labels_of, spread
 from ccl_plugins.figures import KeptAndLeaked, embedding_map, figure
 from ccl_plugins.figures.samples import Values, same_data
@@ -248,11 +248,11 @@ def test_a_record_is_a_toml_file_of_the_same_pipeline(tmp_path):
         "evaluate": [{"use": "linear"}, {"use": "knn", "k": 3}],
         "fit": {"epochs": 1, "clip": float("inf")},
     }
-    back = tomllib.loads(as_toml(odd))
+    back = tomllib.loads(Record(odd).to_toml())
     del odd["objective"]["none"]
     assert back == odd
     without = {"dataset": "a", "evaluate": [], "loggers": []}
-    assert tomllib.loads(as_toml(without)) == without
+    assert tomllib.loads(Record(without).to_toml()) == without
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ccl_plugins.cli import read_command
-from ccl_plugins.experiments.changes import ENDLESS, FREE, MORE
+from ccl_plugins.experiments.record import ENDLESS, FREE, MORE
 from ccl_plugins.training import FitSettings
 
 
