@@ -16,7 +16,7 @@ from ccl_plugins.files.tables import choose
 from ccl_plugins.information.entropies import crossing, entropy, information
 from ccl_plugins.metadata.columns import class_ids, encode
 from ccl_plugins.metadata.matching import read_rows, require_matrix
-from ccl_plugins.metadata.values import check_policy, missing_entries
+from ccl_plugins.metadata.variable import Variable, check_policy
 from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
 
 
@@ -147,7 +147,7 @@ def _binary_columns(
 def _one_per_value(
     name: str, column: Tensor, words: Sequence[str] | None, both: bool
 ) -> dict[str, Tensor]:
-    missing = missing_entries(column, "categorical")
+    missing = Variable(column, "categorical").missing_entries
     fractional = (column != column.double().round()) | column.isinf()
     fractional = (fractional & ~missing).nonzero().flatten()
     if len(fractional):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import DEEPEST, WIDEST, one_of, whole, wholes
 from ccl_plugins.conditions.kmeans import Backend, kmeans, spread
-from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import (
     Condition,
     Embed,
@@ -145,7 +145,7 @@ class Clusters:
         if previous is not None and (fits - self.warmup) % self.every:
             return Table(previous.values, {**previous.extras, **extras})
         points = embed() if isinstance(self.of, str) else self._other(split, embed)
-        valid = ~missing_rows(points, "continuous")
+        valid = ~Variable(points, "continuous").missing
         columns = []
         given = points if valid.all() else points[valid]
         assign = getattr(embed, "nearest", None) if isinstance(self.of, str) else None
@@ -165,7 +165,7 @@ class Clusters:
         other: Any = self.of
         fitted = other.fit(split, embed, None)
         values = (fitted.values if isinstance(fitted, Table) else fitted).float()
-        missing = missing_rows(values, other.value_type)
+        missing = Variable(values, other.value_type).missing
         return values.reshape(len(values), -1).masked_fill(missing[:, None], torch.nan)
 
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.files.tables import choose
-from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.metadata.values import check_policy, missing_as_nan
+from ccl_plugins.metadata.columns import variable_of
+from ccl_plugins.metadata.variable import Variable, check_policy
 from ccl_plugins.protocols import VALUE_TYPES, Dataset, Embed, Missing, Refresh, Table, ValueType
 
 MANY = 20
@@ -74,9 +74,9 @@ class Column:
 
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The column's values on the training split."""
-        values = tensor_columns(choose(split.metadata, [self.name], "the data set"))[self.name]
+        values = variable_of(split, self.name).values
         if self._ids_as_numbers:
-            values = missing_as_nan(values.float(), "categorical")
+            values = Variable(values, "categorical").as_numbers().float()
         if not self._chosen:
             self._warn_of_numbers(values, getattr(split, "vocabulary", {}))
         if not self.standardize:

@@ -17,7 +17,7 @@ from ccl_plugins.files.fingerprints import of_split, of_tensors
 from ccl_plugins.files.reading import naming
 from ccl_plugins.metadata.columns import encode
 from ccl_plugins.metadata.matching import read_rows, require_images, require_matrix
-from ccl_plugins.metadata.values import check_policy, missing_as_nan
+from ccl_plugins.metadata.variable import Variable, check_policy
 from ccl_plugins.networks import timm_models
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.networks.extraction import extract, preprocessing
@@ -165,7 +165,7 @@ def _read_features(path: Path, key: str | None, split: Any) -> Tensor:
             )
         # Whole numbers are taken for class ids, whose missing ones are -1.
         numbers = [
-            missing_as_nan(column.float(), encoded.schema[name])
+            Variable(column, encoded.schema[name]).as_numbers().float()
             for name, column in encoded.tables[0].items()
         ]
         return torch.cat([column.reshape(len(split), -1) for column in numbers], 1)

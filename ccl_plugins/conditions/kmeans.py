@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ccl_plugins.files.mapped import blocks
 from ccl_plugins.files.mapped import rows as rows_at
-from ccl_plugins.metadata.embeddings import nearest
+from ccl_plugins.metadata.fitted import nearest
 
 Backend = Literal["auto", "sklearn", "faiss"]
 

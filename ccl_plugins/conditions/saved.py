@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ccl_plugins.metadata import fitted
 from ccl_plugins.metadata.matching import require_images, require_rows
-from ccl_plugins.metadata.values import check_policy
+from ccl_plugins.metadata.variable import check_policy
 from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.metadata.columns import class_ids
-from ccl_plugins.metadata.values import check_policy
+from ccl_plugins.metadata.variable import check_policy
 from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
 
 Family = Literal["mutual", "conditional", "entropy"]

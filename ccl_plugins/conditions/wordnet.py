@@ -15,7 +15,7 @@ from ccl_plugins.arguments import DEEPEST, one_of, wholes
 from ccl_plugins.files.reading import naming, reading
 from ccl_plugins.files.tables import choose, read_table, row_of
 from ccl_plugins.metadata.matching import sample_names
-from ccl_plugins.metadata.values import check_policy
+from ccl_plugins.metadata.variable import check_policy
 from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
 
 SHIPPED = "imagenet1k"

@@ -15,13 +15,12 @@ from torch import Tensor
 from ccl_plugins.evaluators.intervals import Estimate, mean, over_groups, over_rows, warn_once
 from ccl_plugins.files.mapped import blocks
 from ccl_plugins.files.tables import choose
-from ccl_plugins.metadata.values import missing_entries, missing_rows
+from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import (
     Evaluator,
     Frozen,
     Measurement,
     UndefinedMetric,
-    ValueType,
     trait,
 )
 
@@ -123,7 +122,7 @@ def rows_with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
             f"column {column!r} is {values.dtype} of shape {tuple(values.shape)}, a classifier needs "
             "ids (N,) of integers; use the evaluator 'regression' for numbers"
         )
-    rows = _present(column, values, "categorical")
+    rows = _present(column, Variable(values, "categorical"))
     return rows, values[rows].long()
 
 
@@ -136,13 +135,14 @@ def with_bits(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
 def rows_with_bits(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
     """Rows (n,) and bits (n, c) of the samples with all bits of a multi-label column."""
     values = _column(frozen, column)
-    known = (values == 0) | (values == 1) | missing_entries(values, "multi_label")
+    bits = Variable(values, "multi_label")
+    known = (values == 0) | (values == 1) | bits.missing_entries
     if values.ndim != 2 or not known.all():
         raise ValueError(
             f"column {column!r} is {values.dtype} of shape {tuple(values.shape)}, this evaluator needs 0"
             " and 1, (N, c); use 'linear' for classes and 'regression' for numbers"
         )
-    rows = _present(column, values, "multi_label")
+    rows = _present(column, bits)
     return rows, values[rows].bool()
 
 
@@ -165,7 +165,7 @@ def with_numbers(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
         raise ValueError(
             f"column {column!r} is infinite in row {int(infinite.nonzero()[0])} (from 0)"
         )
-    rows = _present(column, values, "continuous")
+    rows = _present(column, Variable(values, "continuous"))
     return frozen.features[rows].double(), values[rows]
 
 
@@ -213,8 +213,8 @@ def _known_classes(train: Frozen, test: Frozen, column: str) -> tuple[Tensor, st
     # The evaluator itself refuses what are no classes, and classes of which there is one alone.
     if not sound or any(each.is_floating_point() or each.ndim != 1 for each in (known, ids)):
         return every, ""
-    present = known[~missing_rows(known, "categorical")].unique() if len(known) else known
-    missing = missing_rows(ids, "categorical")
+    present = Variable(known, "categorical").present.unique() if len(known) else known
+    missing = Variable(ids, "categorical").missing
     lacking = ~torch.isin(ids.long(), present.long()) & ~missing
     if len(present) < 2 or not (count := int(lacking.sum())):
         return every, ""
@@ -246,7 +246,9 @@ def _with_values(evaluator: Evaluator, frozen: Frozen) -> Frozen:
     if frozen.groups is None:
         return frozen
     missing = {
-        name: missing_rows(values, "continuous" if values.is_floating_point() else "categorical")
+        name: Variable(
+            values, "continuous" if values.is_floating_point() else "categorical"
+        ).missing
         for name in trait(evaluator, "columns")
         if (values := frozen.metadata.get(name)) is not None
     }
@@ -316,9 +318,9 @@ def finite_features(frozen: Frozen) -> Tensor:
     return x
 
 
-def _present(column: str, values: Tensor, value_type: ValueType) -> Tensor:
+def _present(column: str, variable: Variable) -> Tensor:
     """(n,) the rows with a value; how many lack one is logged."""
-    missing = missing_rows(values, value_type)
+    missing = variable.missing
     if missing.all():
         raise UndefinedMetric(f"column {column!r} has a value for none of {len(missing)} samples")
     _say_missing(column, missing)

@@ -26,7 +26,7 @@ from ccl_plugins.evaluators.columns import (
 )
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.least_squares import least_squares
-from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.metadata.groups import validation_rows
 from ccl_plugins.protocols import Frozen, Measurement
 
 logger = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from ccl_plugins.experiments import image_statistics, modalities, requirements
 from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.record import Record, nested, plugins_of
 from ccl_plugins.kinds import registry
-from ccl_plugins.metadata.variables import place_of, variables
+from ccl_plugins.metadata.fitted import place_of, variables
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.transforms.modalities import modality_of_each
 

@@ -14,7 +14,7 @@ from ccl_plugins.evaluators.columns import measured_by
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming
 from ccl_plugins.experiments.recorded import Recorded
-from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.metadata.groups import validation_rows
 from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric, trait
 
 

@@ -19,7 +19,7 @@ from ccl_plugins.experiments.composition import SINGLE, check_schema, condition_
 from ccl_plugins.experiments.record import check_plugins, nested
 from ccl_plugins.files.differences import differences
 from ccl_plugins.kinds import registry
-from ccl_plugins.metadata.variables import variables
+from ccl_plugins.metadata.fitted import variables
 from ccl_plugins.transforms.modalities import modality_of_each
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import ccl_registry as engine
 from ccl_plugins.kinds import registry
-from ccl_plugins.metadata.variables import source_of
+from ccl_plugins.metadata.fitted import source_of
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.protocols import VALUE_TYPES, trait
 from ccl_plugins.training.settings import FitSettings

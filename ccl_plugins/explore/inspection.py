@@ -31,8 +31,8 @@ from ccl_plugins.explore.images_seen import found, looks_at, unreadable
 from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.information.entropies import entropy, information
 from ccl_plugins.kinds import registry
-from ccl_plugins.metadata.values import missing_rows
-from ccl_plugins.metadata.variables import together
+from ccl_plugins.metadata.fitted import together
+from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import ValueType, trait
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.fitting import CannotBegin
@@ -360,17 +360,15 @@ def _columns(schema: Mapping[str, ValueType], train: Any, test: Any) -> Iterator
     for name, value_type in schema.items():
         if name not in train.metadata:  # it is chosen away, or computed on use
             continue
-        values = torch.as_tensor(train.metadata[name])
-        missing = missing_rows(values, value_type)
-        known = values[~missing]
+        variable = Variable(torch.as_tensor(train.metadata[name]), value_type)
+        values, missing, known = variable.values, variable.missing, variable.present
         row: dict[str, Any] = {"column": name, "type": value_type}
         row["values"] = len(known.unique(dim=0)) if len(known) else 0
         row["missing"] = int(missing.sum())
         row["least"] = row["chance"] = row["of label"] = None
         if len(known) and value_type == "categorical" and known.ndim == 1:
             row["least"] = int(known.unique(return_counts=True)[1].min())
-            seen = torch.as_tensor(test.metadata[name])
-            seen = seen[~missing_rows(seen, value_type)]
+            seen = Variable(torch.as_tensor(test.metadata[name]), value_type).present
             if len(seen):
                 row["chance"] = float(seen.unique(return_counts=True)[1].max()) / len(seen)
         if name != "label" and schema.get("label", "categorical") == "categorical":

@@ -18,7 +18,7 @@ from ccl_plugins.files.arrays import real
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.fingerprints import paths_of
 from ccl_plugins.metadata.columns import encode
-from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.metadata.variable import Variable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -236,7 +236,7 @@ def _joined(
             missing.append(torch.ones(size, dtype=torch.bool))
         else:
             values.append(real(each.detach().cpu(), "a column"))
-            missing.append(missing_rows(values[-1], value_type))
+            missing.append(Variable(values[-1], value_type).missing)
     joined = torch.cat(values)
     return _Column(joined.flatten(1) if joined.ndim > 2 else joined, torch.cat(missing), words)
 

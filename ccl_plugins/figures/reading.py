@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.figures.samples import Values, column_of, conditions_of, some, variable
+from ccl_plugins.figures.samples import Values, conditions_of, metadata_column_of, some, variable
 from ccl_plugins.protocols import DoesNotApply
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def reader(run: Run, condition: str | None = None) -> Reader:
         for each in run.parts.objective.modules()
         for kernel, names in kernel_of(each)
         if condition is None
-        or any(condition in (name, column_of(known.get(name))) for name in names)
+        or any(condition in (name, metadata_column_of(known.get(name))) for name in names)
     ]
     if not readers:
         of = "a condition" if condition is None else f"condition {condition!r}"
@@ -77,11 +77,8 @@ def known_rows(variables: Sequence[Values], most: int) -> Tensor:
     """
     import torch
 
-    from ccl_plugins.metadata.values import missing_rows
-
     named = " and ".join(repr(each.name) for each in variables)
-    missing = [missing_rows(each.values, each.value_type) for each in variables]
-    known = (~torch.stack(missing).any(0)).nonzero().flatten()
+    known = (~torch.stack([each.missing for each in variables]).any(0)).nonzero().flatten()
     rows = known[some(len(known), most)]
     if len(rows) < 3:
         raise DoesNotApply(f"condition {named} is known of {len(rows)} samples only")

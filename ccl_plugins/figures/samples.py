@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import ccl_registry as engine
-from ccl_plugins.protocols import DoesNotApply, ValueType
+from ccl_plugins.metadata.columns import variable_of
+from ccl_plugins.metadata.fitted import variables
+from ccl_plugins.metadata.variable import Variable
+from ccl_plugins.protocols import DoesNotApply
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,20 +28,14 @@ LARGE = 20000
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
-    """The values of a column or condition of a split, by which its samples are drawn.
+class Values(Variable):
+    """A variable of a split, by which its samples are drawn; ids without words are shown themselves.
 
     Args:
         name: The metadata column or condition.
-        values: (N,) or (N, c); -1 among class ids and NaN among numbers where a sample has none.
-        value_type: What the values are.
-        words: The word of each class id; empty: the ids are shown.
     """
 
-    name: str
-    values: Tensor
-    value_type: ValueType
-    words: Sequence[str] = ()
+    name: str = field(default="", kw_only=True)
 
     @property
     def colors(self) -> Tensor | None:
@@ -79,9 +76,7 @@ class Values:
         """(N,) one number per sample: the values, or their first principal component."""
         import torch
 
-        from ccl_plugins.metadata.values import missing_entries
-
-        lost = missing_entries(self.values, self.value_type)
+        lost = self.missing_entries
         values = self.values.double().masked_fill(lost, torch.nan).reshape(len(lost), -1)
         if values.shape[1] == 1:
             return values[:, 0]
@@ -101,7 +96,7 @@ def known_variables(run: Run) -> dict[str, str]:
     names = {"label": "label"} if "label" in run.dataset.schema() else {}
     for name, condition in conditions_of(run).items():
         if condition.refresh != "batch":
-            shown = column_of(condition) or name
+            shown = metadata_column_of(condition) or name
             if shown == "condition":
                 shown = run.recorded.conditions[name].spec.name
             names.setdefault(shown, name)
@@ -110,12 +105,10 @@ def known_variables(run: Run) -> dict[str, str]:
 
 def conditions_of(run: Run) -> dict[str, Any]:
     """The run's conditions, those of several variables by variable."""
-    from ccl_plugins.metadata.variables import variables
-
     return variables(run.recorded.built_conditions)
 
 
-def column_of(condition: Any) -> str | None:
+def metadata_column_of(condition: Any) -> str | None:
     """The metadata column that a condition is, value for value; None for other conditions."""
     from ccl_plugins.conditions.column import Column
 
@@ -133,13 +126,14 @@ def variable(run: Run, name: str, split: str = "train") -> Values:
     schema, conditions = run.dataset.schema(), conditions_of(run)
     if name in conditions:
         condition = conditions[name]
-        of = column_of(condition)
+        of = metadata_column_of(condition)
         if of is None:
             if split != "train":
                 raise DoesNotApply(f"condition {name!r} is known of training samples only")
             if condition.refresh == "batch":
                 raise DoesNotApply(f"condition {name!r} is computed in every step and has no table")
-            return Values(name, run.condition_tables()[name].values, condition.value_type)
+            values = run.condition_tables()[name].values
+            return Values(values, condition.value_type, name=name)
         name = of
     if name not in schema:
         listed = ", ".join(map(repr, dict.fromkeys([*schema, *conditions])))
@@ -149,12 +143,8 @@ def variable(run: Run, name: str, split: str = "train") -> Values:
 
 def column(run: Run, name: str, split: str) -> Values:
     """A metadata column of a run's data set, for all samples of a split."""
-    from ccl_plugins.metadata.columns import tensor_columns
-
-    data = run.splits[SPLITS[split]]
-    values = tensor_columns({name: data.metadata[name]})[name]
-    words = getattr(data, "vocabulary", {}).get(name, ())
-    return Values(name, values, run.dataset.schema()[name], words)
+    given = variable_of(run.splits[SPLITS[split]], name, run.dataset.schema()[name])
+    return Values(given.values, given.value_type, given.words, name=name)
 
 
 def same_data(runs: Mapping[str, Run]) -> None:

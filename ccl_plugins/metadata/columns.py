@@ -21,7 +21,7 @@ from ccl_plugins.arguments import one_of
 from ccl_plugins.files.arrays import NUMBERS, beyond, from_numpy, real
 from ccl_plugins.files.reading import naming
 from ccl_plugins.files.tables import choose
-from ccl_plugins.metadata.values import as_value_type
+from ccl_plugins.metadata.variable import Variable, as_value_type
 from ccl_plugins.protocols import VALUE_TYPES, ValueType
 
 
@@ -116,6 +116,24 @@ def columns_and_words(
         for name, column in metadata.items()
     }
     return columns, encoded.vocabulary
+
+
+def variable_of(split: Any, name: str, value_type: ValueType | None = None) -> Variable:
+    """A metadata column of a split.
+
+    Args:
+        split: A torch Dataset with ``metadata`` and, if it has words of class ids, a ``vocabulary``.
+        name: The column.
+        value_type: As the data set's schema says; None: of whole numbers class ids, of others numbers.
+
+    Raises:
+        ValueError: If there is no such column.
+    """
+    columns, words = columns_and_words(choose(split.metadata, [name], "the data set"))
+    values = columns[name]
+    value_type = value_type or ("continuous" if values.is_floating_point() else "categorical")
+    vocabulary: Mapping[str, Sequence[str]] = {**words, **getattr(split, "vocabulary", {})}
+    return Variable(values, value_type, vocabulary.get(name, ()))
 
 
 def class_ids(metadata: Mapping[str, Any], name: str) -> Tensor:

@@ -1,8 +1,8 @@
-"""Fitted conditions outside of training: fit a table, summarize it, keep it in a file."""
+"""Conditions as they are fitted: their variables, the embeddings they read, and tables out of training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,208 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.files.fingerprints import of_split
+from ccl_plugins.files.mapped import blocks
 from ccl_plugins.files.tensors import read_header, read_tensors, write_tensors
-from ccl_plugins.metadata.embeddings import Embeddings
-from ccl_plugins.metadata.values import missing_rows
-from ccl_plugins.protocols import VALUE_TYPES, Table, ValueType
+from ccl_plugins.metadata.variable import Variable
+from ccl_plugins.protocols import (
+    VALUE_TYPES,
+    Embed,
+    Embedded,
+    ReadsEmbeddings,
+    Refresh,
+    Table,
+    ValueType,
+    trait,
+)
+from ccl_plugins.protocols.traits import DEFAULTS
 
 EXTRA = "extras/"
 """In a file, the prefix of the names of a table's extras."""
+
+NUMBERS = 1 << 22
+"""Distances that are computed at once: what a processor's cache holds."""
+
+
+def _of_variable(name: str) -> Any:
+    """A trait that a condition declares as one value for all its variables, or a mapping of their names."""
+
+    def read(variable: VariableCondition) -> Any:
+        declared = trait(variable.source, name)
+        if isinstance(declared, Mapping):
+            return declared.get(variable.key, DEFAULTS[name])
+        return declared
+
+    return property(read)
+
+
+@dataclass(frozen=True, eq=False)
+class VariableCondition:
+    """One variable of a condition whose ``value_type`` is a mapping; itself a condition.
+
+    Args:
+        source: The condition.
+        key: The variable's name in it.
+        place: The condition's name in the pipeline.
+
+    It has the condition's traits, of which those that may differ from variable to variable are its own.
+    """
+
+    source: Any
+    key: str
+    place: str
+
+    column = _of_variable("column")
+    hierarchy = _of_variable("hierarchy")
+    missing = _of_variable("missing")
+    within_batch = _of_variable("within_batch")
+
+    @property
+    def refresh(self) -> Refresh:
+        """The condition's."""
+        refresh: Refresh = self.source.refresh
+        return refresh
+
+    @property
+    def value_type(self) -> ValueType:
+        """The variable's."""
+        value_type: ValueType = self.source.value_type[self.key]
+        return value_type
+
+    @property
+    def reads_embeddings(self) -> ReadsEmbeddings:
+        """Whether the condition's ``fit`` calls ``embed()``, and what that gives."""
+        reads: ReadsEmbeddings = trait(self.source, "reads_embeddings")
+        return reads
+
+    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor | Table:
+        """This variable alone; the engine fits all variables of a condition at once."""
+        before = None if previous is None else {self.key: previous}
+        return by_name([self], self.source.fit(split, embed, before))[self.key]
+
+    def __call__(self, embedded: Embedded) -> Tensor:
+        """This variable alone of a condition with refresh ``"batch"``."""
+        return by_name([self], self.source(embedded))[self.key]
+
+
+def variables(conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """The conditions by the names under which they are read.
+
+    A condition ``clip`` that gives the variables ``scene`` and ``people`` is read as ``clip/scene`` and
+    ``clip/people``; all others keep their names.
+
+    Raises:
+        ValueError: For a ``value_type`` that is neither a value type nor a mapping of names to these, and
+            for two variables of one name.
+    """
+    named: dict[str, Any] = {}
+    for name, condition in conditions.items():
+        given = condition.value_type
+        if not isinstance(given, Mapping):
+            one_of(f"the value_type of condition {name!r}", given, VALUE_TYPES)
+            parts = {name: condition}
+        elif not given or not all(isinstance(key, str) and key for key in given):
+            raise ValueError(
+                f"the value_type of condition {name!r} must be a value type, or value types by the names"
+                f" of its variables, not {given!r}"
+            )
+        else:
+            for key, each in given.items():
+                one_of(f"the value_type of {key!r} in condition {name!r}", each, VALUE_TYPES)
+            parts = {f"{name}/{key}": VariableCondition(condition, key, name) for key in given}
+        if twice := named.keys() & parts.keys():
+            raise ValueError(f"two conditions are called {min(twice)!r}: rename one")
+        named |= parts
+    return named
+
+
+def together(conditions: Mapping[str, Any]) -> list[list[str]]:
+    """Their names, in lists of those that one pass computes."""
+    groups: dict[str, list[str]] = {}
+    for name, condition in conditions.items():
+        groups.setdefault(place_of(name, condition), []).append(name)
+    return list(groups.values())
+
+
+def place_of(name: str, condition: Any) -> str:
+    """The name of the condition that a variable belongs to; of another condition, its own."""
+    return condition.place if isinstance(condition, VariableCondition) else name
+
+
+def source_of(condition: Any) -> Any:
+    """The condition that computes a variable; of another condition, itself."""
+    return condition.source if isinstance(condition, VariableCondition) else condition
+
+
+def one_of_each(group: Sequence[Any], computed: Any) -> list[Any]:
+    """What one pass computed for a group of `together`, one for each; of one condition, ``computed``.
+
+    Raises:
+        TypeError: See `by_name`.
+        ValueError: See `by_name`.
+    """
+    single = not isinstance(group[0], VariableCondition)
+    return [computed] if single else [*by_name(group, computed).values()]
+
+
+def by_name(wanted: Sequence[VariableCondition], computed: Any) -> dict[str, Any]:
+    """What a condition of several variables computed, by variable.
+
+    Raises:
+        TypeError: If it is no mapping.
+        ValueError: For other names than those in ``value_type``.
+    """
+    source = wanted[0].source
+    kind, declared = type(source).__name__, list(source.value_type)
+    if not isinstance(computed, Mapping):
+        raise TypeError(
+            f"{kind} declares the variables {', '.join(map(repr, declared))} and must return a mapping of"
+            f" these names, not {type(computed).__name__}"
+        )
+    if set(computed) != set(declared):
+        raise ValueError(
+            f"{kind} declares the variables {', '.join(map(repr, declared))} in value_type, and returned"
+            f" {', '.join(map(repr, computed)) or 'none'}"
+        )
+    return {each.key: computed[each.key] for each in wanted}
+
+
+class Embeddings:
+    """A `ccl_plugins.protocols.Embed` of one process.
+
+    Args:
+        embed: Gives the (N, d) embeddings.
+    """
+
+    def __init__(self, embed: Callable[[], Tensor]) -> None:
+        self._embed = embed
+
+    def __call__(self) -> Tensor:
+        """All (N, d)."""
+        return self._embed()
+
+    def blocks(self) -> Iterator[Tensor]:
+        """All, one after another in blocks of rows."""
+        values = self()
+        for rows in blocks(values):
+            yield values[rows]
+
+    def nearest(self, centroids: Tensor) -> Tensor:
+        """(N,) the nearest of the points (k, d) to each."""
+        return nearest(self(), centroids)
+
+
+def nearest(x: Tensor, centroids: Tensor, device: torch.device | str = "cpu") -> Tensor:
+    """(n,) the centroid (k, d) that is nearest to each point (n, d), found on a device."""
+    centroids = centroids.to(device)
+    squares, turned = centroids.square().sum(1), -2 * centroids.T.contiguous()
+    numbers = NUMBERS if torch.device(device).type == "cpu" else 16 * NUMBERS
+    room = squares.new_empty(max(1, numbers // len(centroids)), len(centroids))
+    indices = [torch.empty(0, dtype=torch.long, device=device)]
+    for rows in blocks(x):
+        for part in x[rows].split(len(room)):
+            distances = torch.addmm(squares, part.to(device), turned, out=room[: len(part)])
+            indices.append(distances.min(1).indices)  # faster than argmin
+    return torch.cat(indices).cpu()
 
 
 def fit(condition: Any, split: Any, embed: Callable[[], Tensor] | None = None) -> Table:
@@ -109,7 +304,7 @@ def summarize(table: Table, value_type: ValueType, missing: int | None = None) -
     elif value_type == "multi_label":
         counts = [torch.stack([(c == 1).sum() for c in columns])]
     if missing is None:
-        missing = int(missing_rows(values, value_type).sum())
+        missing = int(Variable(values, value_type).missing.sum())
     extras = {name: tuple(value.shape) for name, value in table.extras.items()}
     return TableSummary(value_type, tuple(values.shape), missing, tuple(counts), extras)
 

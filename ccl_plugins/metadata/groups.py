@@ -1,4 +1,7 @@
-"""Groups: samples that belong together, as the images of one patient."""
+"""Groups: samples that belong together, as the images of one patient, and the validation part.
+
+Settings are chosen on the validation part of the training split, in place of test samples.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,12 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import torch
 from torch import Tensor, isin
 
 from ccl_plugins.files.tables import choose
-from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.metadata.variable import Variable
 
 LIKELY = re.compile(
     r"(^|_)(patient|subject|person|participant|user|speaker|writer|session|scene|video|clip|slide|family"
@@ -21,6 +26,12 @@ LIKELY = re.compile(
 
 FEWEST = 20
 """The values that such a column has at least; one with fewer is an attribute."""
+
+EVERY = 10
+"""One of so many training samples, or of their groups, is for validation."""
+
+FEWEST_HELD = 3
+"""Groups that are for validation at least, as long as these are no more than half of all."""
 
 
 def checked_group(
@@ -41,7 +52,7 @@ def checked_group(
     ids: Tensor = choose(metadata, [name], "the data set")[name]
     if not isinstance(ids, Tensor) or ids.ndim != 1 or ids.is_floating_point():
         raise ValueError(f"group={name!r} must be a column of words or class ids, one per sample")
-    lacking = missing_rows(ids, "categorical").nonzero()
+    lacking = Variable(ids, "categorical").missing.nonzero()
     if len(lacking):
         raise ValueError(
             f"group={name!r}: {len(lacking)} samples have no value, as {place(int(lacking[0]))}:"
@@ -91,4 +102,34 @@ def check_apart(train: Any, test: Any) -> None:
 def _shared(train: Any, test: Any, name: str) -> int:
     """How many values of a column both splits have."""
     values = train.metadata[name].unique()
-    return int((isin(values, test.metadata[name]) & ~missing_rows(values, "categorical")).sum())
+    return int((isin(values, test.metadata[name]) & ~Variable(values, "categorical").missing).sum())
+
+
+def validation_rows(n: int, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Rows for training and for validation, in order: every tenth of the rows shuffled in a fixed way.
+
+    The shuffle depends on n alone, so all evaluators and runs on a data set hold out the same samples.
+    Without it, rows that repeat the classes in turn would hold out one class.
+
+    Args:
+        n: Samples of the training split, 2 or more.
+        groups: (n,) ids of samples that belong together; every tenth of the groups is held out, and three
+            or half of them if there are few.
+
+    Raises:
+        ValueError: For fewer samples, or groups.
+    """
+    what = "samples"
+    if groups is not None:
+        _, index = groups.unique(return_inverse=True)
+        n, what = int(index.max()) + 1 if n else 0, "groups of samples"
+    if n < 2:
+        raise ValueError(f"a validation part needs two training {what} or more, there are {n}")
+    # The stream of RandomState is the same in every version of numpy.
+    held = np.zeros(n, dtype=bool)
+    order = np.random.RandomState(0).permutation(n)
+    few = groups is not None and n <= EVERY * (FEWEST_HELD - 1)
+    held[order[: min(FEWEST_HELD, n // 2)] if few else order[::EVERY]] = True
+    mask = torch.from_numpy(held)
+    mask = mask if groups is None else mask[index]
+    return (~mask).nonzero().flatten(), mask.nonzero().flatten()

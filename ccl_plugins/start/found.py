@@ -13,7 +13,7 @@ from ccl_plugins.datasets.image_folder import find_images
 from ccl_plugins.files.tables import Columns, choose, read_table
 from ccl_plugins.metadata.columns import encode
 from ccl_plugins.metadata.groups import FEWEST, LIKELY
-from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import ValueType
 
 IMAGES = ("image", "file", "filename", "file_name", "path", "filepath", "img")
@@ -294,7 +294,7 @@ def _variable(name: str, column: Any, value_types: Mapping[str, ValueType]) -> F
     given = {name: value_types[name]} if name in value_types else {}
     encoded = encode({name: column}, value_types=given)
     values, value_type = encoded.tables[0][name], encoded.schema[name]
-    here = values[~missing_rows(values, value_type)]
+    here = Variable(values, value_type).present
     different, counts = here.unique(dim=0, return_counts=True)
     missing = len(values) - len(here)
     if value_type != "categorical" or here.ndim > 1:

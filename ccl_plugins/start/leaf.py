@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from ccl_plugins.kernels import RBF
-from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.start.found import Found
 from ccl_plugins.start.wishes import Wishes
 from ccl_plugins.training.kernel_check import SAMPLED_ROWS, scale_quantiles
@@ -293,7 +293,7 @@ class Chooser:
     def _known(self, name: str) -> Tensor:
         """The values in the training split that are not missing."""
         values: Tensor = self.train.metadata[self.contents.place(name)]
-        return values[~missing_rows(values, self.contents.variables[name].value_type)]  # type: ignore[arg-type]
+        return Variable(values, self.contents.variables[name].value_type).present  # type: ignore[arg-type]
 
 
 def power_of_two(most: float) -> int:

@@ -10,7 +10,7 @@ from torch import isin
 
 from ccl_plugins.datasets import ImageFolder, ImageTable
 from ccl_plugins.experiments.record import toml_of
-from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.start.found import Found
 from ccl_plugins.start.leaf import Chooser, Leaf, power_of_two
 from ccl_plugins.start.pixels import Sample, look_at
@@ -322,7 +322,7 @@ class _File:
     def _is_shared(self, name: str) -> bool:
         """Whether one of the test images has a class of training."""
         known, seen = (split.metadata[name] for split in (self.train, self.test))
-        return bool((isin(seen, known) & ~missing_rows(seen, "categorical")).any())
+        return bool((isin(seen, known) & ~Variable(seen, "categorical").missing).any())
 
 
 def _channels(count: int) -> str:

@@ -20,8 +20,7 @@ from ccl_plugins.evaluators.intervals import FEW
 from ccl_plugins.experiments.composition import TABLES, Composition
 from ccl_plugins.experiments.overrides import dotted, override
 from ccl_plugins.kinds import registry
-from ccl_plugins.metadata.groups import groups_of
-from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.metadata.groups import groups_of, validation_rows
 
 SEARCH = ("trials", "seed", "prune")
 """What a ``[search]`` table has beside keys of the pipeline."""

@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.metadata.embeddings import Embeddings
-from ccl_plugins.metadata.values import check_values
-from ccl_plugins.metadata.variables import one_of_each, variables
+from ccl_plugins.metadata.fitted import Embeddings, one_of_each, variables
+from ccl_plugins.metadata.variable import check_values
 from ccl_plugins.protocols import Embedded, Refresh, Table, trait
 from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
 from ccl_plugins.testing.audit import what_it_opens

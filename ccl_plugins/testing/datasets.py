@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.metadata.values import check_values, missing_rows
+from ccl_plugins.metadata.variable import Variable, check_values
 from ccl_plugins.protocols import ValueType, trait
 from ccl_plugins.testing.assertions import letters, require, require_equal, require_same_draws
 from ccl_plugins.testing.subject import Subject
@@ -76,7 +76,7 @@ def check_schema_says_what_metadata_holds(subject: Subject) -> None:
             report = f"column {column!r} holds words: give class ids, and the words in vocabulary"
             require(not _are_words(values), report)
             if isinstance(values, Tensor):  # and values may be missing
-                if not missing_rows(values, value_type).all():  # as the labels of loose images
+                if not Variable(values, value_type).missing.all():  # as the labels of loose images
                     check_values(column, values, value_type, len(split), missing="drop")
                 whole = not values.is_floating_point()
                 report = f"column {column!r} is {value_type} and holds {values.dtype}"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.files.checkpoints import EMBEDDINGS
-from ccl_plugins.metadata import embeddings
+from ccl_plugins.metadata import fitted
 from ccl_plugins.training import ranks
 
 Embedding = Literal["projection", "key", "features"]
@@ -18,7 +18,7 @@ EMBEDDED = tuple(f"{EMBEDDINGS}{each}" for each in get_args(Embedding))
 """The names of the files that hold large embeddings while conditions are fitted to them."""
 
 
-class Embeddings(embeddings.Embeddings):
+class Embeddings(fitted.Embeddings):
     """A `ccl_plugins.protocols.Embed` of several processes.
 
     Args:
@@ -39,5 +39,5 @@ class Embeddings(embeddings.Embeddings):
         """Find the nearest points to this process's part; called by all, it gives all."""
         values = self()
         part = ranks.chunk(len(values))
-        nearest = embeddings.nearest(values[part.start : part.stop], centroids, self.device)
+        nearest = fitted.nearest(values[part.start : part.stop], centroids, self.device)
         return ranks.gather_rows(nearest, len(values)).cpu()

@@ -15,10 +15,16 @@ from ccl_plugins.arguments import one_of
 from ccl_plugins.files.mapped import Reading, place_of, rows
 from ccl_plugins.files.reading import naming
 from ccl_plugins.files.written import delete
-from ccl_plugins.metadata import embeddings
-from ccl_plugins.metadata.fitted import TableSummary, summarize
-from ccl_plugins.metadata.values import check_policy, check_values, missing_rows
-from ccl_plugins.metadata.variables import one_of_each, source_of, together, variables
+from ccl_plugins.metadata.fitted import Embeddings as LocalEmbeddings
+from ccl_plugins.metadata.fitted import (
+    TableSummary,
+    one_of_each,
+    source_of,
+    summarize,
+    together,
+    variables,
+)
+from ccl_plugins.metadata.variable import Variable, check_policy, check_values
 from ccl_plugins.protocols import (
     Condition,
     Embed,
@@ -64,8 +70,8 @@ class Tables:
         self.epochs: dict[str, int] = {}
         self.missing: dict[str, int] = {}
         """How many samples had no value when a condition was fitted; on the first process."""
-        self._lost: dict[str, Tensor] = {}
-        self._has_gaps: dict[str, bool] = {}
+        self.variables: dict[str, Variable] = {}
+        """The values of each table, of what type they are, and which samples have none."""
         self._in_file: dict[str, bool] = {}
         self._reading = Reading()
         self._on_device: dict[tuple[str, str], Tensor] = {}
@@ -133,11 +139,8 @@ class Tables:
     def _hold(self, name: str, table: Table, epoch: int) -> None:
         condition = self.conditions[name]
         self.tables[name], self.epochs[name] = table, epoch
-        if trait(condition, "missing") == "error":  # it has been checked
-            self._lost[name] = torch.zeros(len(table.values), dtype=torch.bool)
-        else:
-            self._lost[name] = missing_rows(table.values, condition.value_type)
-        self._has_gaps[name] = bool(self._lost[name].any())
+        complete = trait(condition, "missing") == "error"  # it has been checked
+        self.variables[name] = Variable(table.values, condition.value_type, complete=complete)
         self._in_file[name] = place_of(table.values) is not None
         self._reading = Reading(tuple(each.values for each in self.tables.values()))
         self._on_device.clear()
@@ -152,7 +155,8 @@ class Tables:
         ignoring = [
             n for n, condition in self.conditions.items() if trait(condition, "missing") == "ignore"
         ]
-        return tuple(name for name in ignoring if self._has_gaps.get(name, True))
+        held = self.variables
+        return tuple(name for name in ignoring if name not in held or held[name].has_gaps)
 
     def keep_once(self, split: Any) -> None:
         """Fit and keep the tables that are fitted once and from the split alone."""
@@ -202,8 +206,9 @@ class Tables:
         with naming(getattr(source_of(condition), "file", None)):
             values = check_values(name, table.values, condition.value_type, self.size, policy)
         # Under "error" none is missing; to look again takes a pass over the table.
-        some = policy != "error"
-        missing = int(missing_rows(table.values, condition.value_type).sum()) if some else 0
+        complete = policy == "error"
+        given = Variable(table.values, condition.value_type, complete=complete)
+        missing = int(given.missing.sum())
         if missing and name not in self.missing:
             fates = {
                 "own": "positives of their own views only",
@@ -220,15 +225,14 @@ class Tables:
 
     def describe(self, name: str) -> TableSummary:
         """A summary of a condition's table, including samples that are left out."""
-        value_type, missing = self.conditions[name].value_type, self.missing.get(name)
-        return summarize(self[name], value_type, missing)
+        return summarize(self[name], self.variables[name].value_type, self.missing.get(name))
 
     def left_out(self) -> Tensor:
         """(N,) True at samples that are not trained on: a ``"drop"`` condition has no value for them."""
         out = torch.zeros(self.size, dtype=torch.bool)
         for name in self.tables:
             if trait(self.conditions[name], "missing") == "drop":
-                out |= self._lost[name]
+                out |= self.variables[name].missing
         return out
 
     def present(self, name: str) -> Table:
@@ -240,10 +244,8 @@ class Tables:
 
         With ``others``, without those that have no value of these conditions, either.
         """
-        lost = self._lost[name]
-        for other in others:
-            lost = lost | self._lost[other]
-        return _without(self[name], self.left_out() | lost)
+        lost = [self.variables[each].missing for each in (name, *others)]
+        return _without(self[name], torch.stack([self.left_out(), *lost]).any(0))
 
     def read(self, index: Tensor) -> dict[str, Tensor]:
         """The values of a batch of the conditions whose tables are in files.
@@ -362,4 +364,4 @@ def _refused(name: str) -> Embed:
             " reads_embeddings = True"
         )
 
-    return embeddings.Embeddings(refuse)
+    return LocalEmbeddings(refuse)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.metadata.groups import validation_rows
 from ccl_plugins.training import ranks
 
 FIT, HELD = 4096, 1024

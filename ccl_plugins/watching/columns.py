@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -19,8 +20,8 @@ from ccl_plugins.evaluators import (
     Uniformity,
 )
 from ccl_plugins.files.mapped import is_large, rows
-from ccl_plugins.metadata.columns import tensor_columns
-from ccl_plugins.metadata.values import missing_as_nan, missing_rows
+from ccl_plugins.metadata.columns import variable_of
+from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import Evaluator, ValueType, trait
 from ccl_plugins.training.tables import Tables
 
@@ -66,34 +67,29 @@ class Columns:
         ]
         wanted = dict.fromkeys([LABEL, *asked, *(column for column in read.values() if column)])
         named = [n for n in wanted if n in split.metadata and n not in self._own]
-        self._types: dict[str, ValueType] = {}
-        self._metadata: dict[str, Tensor] = {}
+        self._metadata: dict[str, Variable] = {}
         for name in named:
-            values = tensor_columns({name: split.metadata[name]})[name]
-            numbers = values.is_floating_point()
-            self._types[name] = value_types.get(name, "continuous" if numbers else "categorical")
-            if numbers and self._types[name] == "categorical":  # with NaN for missing ids
-                values = values.nan_to_num(-1).long()
-            self._metadata[name] = values
-        self._checked: dict[str, tuple[Tensor, dict[str, Tensor]]] = {}
+            column = variable_of(split, name, value_types.get(name))
+            if column.values.is_floating_point() and column.value_type == "categorical":
+                column = replace(column, values=column.values.nan_to_num(-1).long())
+            self._metadata[name] = column
+        self._checked: dict[str, tuple[Variable, dict[str, Tensor]]] = {}
         self._apart: dict[str, tuple[Tensor, bool]] = {}
 
     @property
     def label(self) -> Tensor | None:
         """(N,) class ids; None if labels are something else, or there are none."""
         label = self._metadata.get(LABEL)
-        ids = label is not None and self._types[LABEL] == "categorical" and label.ndim == 1
-        return label if ids else None
+        ids = label is not None and label.value_type == "categorical" and label.values.ndim == 1
+        return label.values if label is not None and ids else None
 
     def measurable(self) -> dict[str, Tensor]:
         """Those that say something, of the tables as they are now: (N,) class ids or (N, c) numbers."""
-        tables = {name: self.tables[name].values for name in self._own}
-        types = {name: self.tables.conditions[name].value_type for name in self._own}
+        tables = {name: self.tables.variables[name] for name in self._own}
         measurable: dict[str, Tensor] = {}
-        for name, values in {**self._metadata, **tables}.items():
-            if name not in self._checked or self._checked[name][0] is not values:
-                value_type = {**self._types, **types}[name]
-                self._checked[name] = values, dict(_columns(name, values, value_type))
+        for name, variable in {**self._metadata, **tables}.items():
+            if name not in self._checked or self._checked[name][0] is not variable:
+                self._checked[name] = variable, dict(_columns(name, variable))
             measurable |= self._checked[name][1]
         return measurable
 
@@ -132,15 +128,14 @@ class Columns:
         return self._apart[name][1]
 
 
-def _columns(name: str, values: Tensor, value_type: ValueType) -> Iterator[tuple[str, Tensor]]:
+def _columns(name: str, variable: Variable) -> Iterator[tuple[str, Tensor]]:
     """The columns of a variable that say something, of large ones as evenly spaced samples have it."""
-    judged = values
+    values, judged = variable.values, variable
     if is_large(values.nbytes):
-        judged = rows(
-            values, torch.linspace(0, len(values) - 1, JUDGED, dtype=torch.float64).long()
-        )
-    known = judged[~missing_rows(judged, value_type)]
-    if value_type == "categorical":
+        some = torch.linspace(0, len(values) - 1, JUDGED, dtype=torch.float64).long()
+        judged = Variable(rows(values, some), variable.value_type)
+    known = judged.present
+    if variable.value_type == "categorical":
         levels = zip(
             values.unsqueeze(-1).flatten(1).T, known.unsqueeze(-1).flatten(1).T, strict=True
         )
@@ -155,4 +150,4 @@ def _columns(name: str, values: Tensor, value_type: ValueType) -> Iterator[tuple
     if varies.any():
         flat = values.reshape(len(values), -1)
         flat = (flat if varies.all() else flat[:, varies]).to(torch.get_default_dtype())
-        yield name, missing_as_nan(flat, value_type)
+        yield name, Variable(flat, variable.value_type).as_numbers()

@@ -20,7 +20,7 @@ from ccl_plugins.evaluators.intervals import without_intervals
 from ccl_plugins.files.mapped import rows
 from ccl_plugins.information.plane import points
 from ccl_plugins.metadata.groups import groups_of
-from ccl_plugins.metadata.values import missing_rows
+from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import Evaluator, Frozen, UndefinedMetric, trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.loss_log import publish
@@ -234,16 +234,15 @@ class Monitor(Callback):
         target = self.columns.label
         if target is None:
             return
-        for name in tables:
-            if name == LABEL or tables.conditions[name].value_type != "categorical":
+        for name, variable in tables.variables.items():
+            if name == LABEL or variable.value_type != "categorical":
                 continue
-            ids = tables[name].values
-            if name not in self._informed or self._informed[name][0] is not ids:
-                both = ~missing_rows(ids, "categorical") & (target >= 0)
+            if name not in self._informed or self._informed[name][0] is not variable:
+                ids, both = variable.values, ~variable.missing & (target >= 0)
                 levels = [*points(name, ids[both], target[both])] if both.any() else []
                 about = [each.information for each in levels]
                 self._informed[name] = (
-                    ids,
+                    variable,
                     {
                         word: sum(getattr(each, attribute) for each in about) / len(about)
                         for word, attribute in (
@@ -292,7 +291,7 @@ def varying(train: Frozen, test: Frozen) -> tuple[Frozen, Frozen]:
     both = [dict(train.metadata), dict(test.metadata)]
     for name, values in test.metadata.items():
         if values.is_floating_point() and len(values):
-            given = values[~missing_rows(values, "continuous")]
+            given = Variable(values, "continuous").present
             varies = (given != given[:1]).any(0)
             for columns in both:
                 if varies.any():

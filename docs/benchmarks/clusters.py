@@ -17,7 +17,7 @@ from pages import parser, publish
 from torch import Tensor
 
 from ccl_plugins.conditions import Clusters
-from ccl_plugins.metadata.embeddings import Embeddings
+from ccl_plugins.metadata.fitted import Embeddings
 
 WIDTH, FOR_EACH = 128, 26
 

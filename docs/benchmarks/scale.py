@@ -24,8 +24,8 @@ from ccl_plugins.evaluators.knn import nearest as vote
 from ccl_plugins.files import mapped
 from ccl_plugins.files.fingerprints import of_parts
 from ccl_plugins.files.tensors import read_tensors
-from ccl_plugins.metadata.embeddings import nearest
-from ccl_plugins.metadata.values import check_values
+from ccl_plugins.metadata.fitted import nearest
+from ccl_plugins.metadata.variable import check_values
 from ccl_plugins.samplers import Uniform
 from ccl_plugins.training.loader import Items
 

@@ -27,7 +27,7 @@ class UnfitCondition(Symptom):
 
     def _found(self, seen: Beginning, late: bool) -> Iterator[Finding]:
         for name in (each for each in seen.fresh if each in seen.read):
-            values, condition = seen.tables.known(name).values, seen.tables.conditions[name]
+            values, variable = seen.tables.known(name).values, seen.tables.variables[name]
             size = len(values)
             setting = "condition" if name == "condition" else f"conditions.{name}"
             if size < 2:
@@ -41,10 +41,10 @@ class UnfitCondition(Symptom):
                     about=name,
                 )
             # Clusters may wait for the network: until they are formed, every sample is one by itself.
-            if condition.refresh == "epoch" and not late:
+            if seen.tables.conditions[name].refresh == "epoch" and not late:
                 continue
             compared = name in seen.objective.conditions and seen.objective.min_views > 1
-            if condition.value_type != "categorical" or values.ndim != 1 or not compared:
+            if variable.value_type != "categorical" or values.ndim != 1 or not compared:
                 continue
             alone = int((torch.unique(values, return_counts=True)[1] == 1).sum())
             if alone > MOSTLY * size:

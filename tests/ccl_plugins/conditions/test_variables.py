@@ -8,7 +8,7 @@ from support.training_fakes import FakeDataset, FakeTransform
 
 import ccl_plugins as ccl
 from ccl_plugins.metadata import fitted
-from ccl_plugins.metadata.variables import variables
+from ccl_plugins.metadata.fitted import variables
 from ccl_plugins.protocols import Embedded, Table
 from ccl_plugins.testing import check
 from ccl_plugins.training.tables import Tables

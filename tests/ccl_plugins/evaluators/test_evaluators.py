@@ -28,7 +28,7 @@ from ccl_plugins.evaluators.intervals import over_groups
 from ccl_plugins.evaluators.knn import nearest
 from ccl_plugins.evaluators.linear import softmax_regression
 from ccl_plugins.evaluators.regression import PENALTIES, ridge_regression
-from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.metadata.groups import validation_rows
 from ccl_plugins.protocols import Frozen, Images, UndefinedMetric
 
 
@@ -464,7 +464,7 @@ def test_shapes_that_do_not_belong_together_are_quoted():
 
 
 def test_a_class_that_is_held_out_whole_leaves_the_penalty_as_it_is():
-    from ccl_plugins.metadata.validation import validation_rows
+    from ccl_plugins.metadata.groups import validation_rows
 
     train, test = blobs(classes=2), blobs(classes=2, seed=1)
     label = torch.zeros(90).long()

@@ -22,7 +22,7 @@ from ccl_plugins.evaluators.columns import numbered_as
 from ccl_plugins.experiments import Run
 from ccl_plugins.experiments.curves import curves
 from ccl_plugins.experiments.measure import held_out, measure, role_of
-from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.metadata.groups import validation_rows
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 from ccl_plugins.training import features
 

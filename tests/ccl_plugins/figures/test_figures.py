@@ -334,7 +334,7 @@ def test_a_condition_that_is_known_in_training_alone_is_mapped_there(runs):
 
 def test_samples_without_a_number_are_on_the_map_too():
     panel = Figure().subplots()
-    z = Values("z", torch.tensor([0.1, torch.nan, 0.3]), "continuous")
+    z = Values(torch.tensor([0.1, torch.nan, 0.3]), "continuous", name="z")
     points = torch.tensor([[0.0, 0], [1, 1], [2, 2]])
     _scatter(panel, points, z, torch.arange(3), False)
     pale, known = panel.collections
@@ -346,12 +346,15 @@ def test_runs_whose_tables_differ_have_a_scale_or_a_legend_each(runs, monkeypatc
     n = len(runs["Fair"].splits[1])
     numbers, ids = torch.linspace(0, 1, n), torch.arange(n)
     given = {
-        "z": [Values("z", numbers, "continuous"), Values("z", 100 * numbers, "continuous")],
-        "k": [
-            Values("k", ids % 2, "categorical", ["_odd", "b"]),
-            Values("k", ids % 3, "categorical"),
+        "z": [
+            Values(numbers, "continuous", name="z"),
+            Values(100 * numbers, "continuous", name="z"),
         ],
-        "same": [Values("same", ids % 2, "categorical")] * 2,
+        "k": [
+            Values(ids % 2, "categorical", ["_odd", "b"], name="k"),
+            Values(ids % 3, "categorical", name="k"),
+        ],
+        "same": [Values(ids % 2, "categorical", name="same")] * 2,
     }
     rows = {name: dict(zip(runs, each, strict=True)) for name, each in given.items()}
     monkeypatch.setattr(embedding_map, "_rows", lambda *_: ("test", rows))
@@ -388,9 +391,9 @@ def test_a_map_by_umap_is_the_same_each_time():
 
 def test_a_line_is_the_first_principal_component_without_a_random_sign():
     z = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([5.0, 1, 1])
-    line = Values("z", z, "continuous").line()
+    line = Values(z, "continuous", name="z").line()
     assert torch.corrcoef(torch.stack([line, z[:, 0].double()]))[0, 1] > 0.99
-    tags = Values("tags", torch.tensor([[1, 0], [-1, 0], [0, 1]]), "multi_label").line()
+    tags = Values(torch.tensor([[1, 0], [-1, 0], [0, 1]]), "multi_label", name="tags").line()
     assert tags.isnan().tolist() == [False, True, False]
 
 
@@ -601,9 +604,9 @@ def test_a_constant_condition_is_named():
     for values in (torch.ones(9, 2), torch.zeros(9, dtype=torch.long)):
         value_type = "continuous" if values.is_floating_point() else "categorical"
         with pytest.raises(DoesNotApply, match="condition 'age' has one value in all of 9 samples"):
-            known_rows([Values("age", values, value_type)], 20)
+            known_rows([Values(values, value_type, name="age")], 20)
     with pytest.raises(DoesNotApply, match="condition 'age' is known of 0 samples only"):
-        known_rows([Values("age", torch.full((9,), torch.nan), "continuous")], 20)
+        known_rows([Values(torch.full((9,), torch.nan), "continuous", name="age")], 20)
 
 
 def test_of_a_large_split_only_what_is_drawn_is_encoded(runs, monkeypatch):

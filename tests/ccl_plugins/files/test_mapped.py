@@ -26,7 +26,7 @@ from ccl_plugins.files.mapped import (
     writing,
 )
 from ccl_plugins.files.tensors import read_tensors, write_tensors
-from ccl_plugins.metadata.values import check_values, missing_rows
+from ccl_plugins.metadata.variable import Variable, check_values
 
 GIVEN = {
     "a": torch.randn(7, 3),
@@ -206,12 +206,12 @@ def test_values_are_checked_in_blocks_as_at_once(monkeypatch, value_type, values
     if gap:
         values = values.double().index_fill(0, torch.tensor([2, 6]), torch.nan)
     whole = check_values("z", values, value_type, 7, "ignore")
-    lost = missing_rows(values, value_type)
+    lost = Variable(values, value_type).missing
     monkeypatch.setattr(mapped, "LARGE", 0)
     monkeypatch.setattr(mapped, "BLOCK", 30)
     found = check_values("z", values, value_type, 7, "ignore")
     torch.testing.assert_close(found, whole, rtol=0, atol=0, equal_nan=True)
-    assert torch.equal(missing_rows(values, value_type), lost)
+    assert torch.equal(Variable(values, value_type).missing, lost)
     if values.dtype == torch.float32:
         assert found.data_ptr() == values.data_ptr()
 

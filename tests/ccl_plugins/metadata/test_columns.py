@@ -8,7 +8,7 @@ import torch
 
 from ccl_plugins.conditions import Column, Label
 from ccl_plugins.metadata.columns import encode, tensor_columns
-from ccl_plugins.metadata.values import check_values
+from ccl_plugins.metadata.variable import check_values
 
 
 def test_words_get_the_same_ids_in_both_splits():

@@ -15,8 +15,7 @@ from ccl_plugins.datasets.annotated import Annotated
 from ccl_plugins.datasets.splitting import hold_out
 from ccl_plugins.evaluators.intervals import estimate, mean, over_groups
 from ccl_plugins.experiments.measure import held_out, measure
-from ccl_plugins.metadata.groups import check_apart
-from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.metadata.groups import check_apart, validation_rows
 from ccl_plugins.protocols import Frozen
 from ccl_plugins.watching.bank import roles
 

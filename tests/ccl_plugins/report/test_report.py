@@ -166,7 +166,7 @@ def test_neighbors_are_looked_for_among_a_part_of_many_samples(runs, monkeypatch
 )
 def test_neighbors_have_labels_of_every_type(labels, shown, runs, monkeypatch):
     value_type = "continuous" if labels.is_floating_point() else "categorical"
-    monkeypatch.setattr(pictures, "column", lambda *_: Values("label", labels, value_type))
+    monkeypatch.setattr(pictures, "column", lambda *_: Values(labels, value_type, name="label"))
     found = [*pictures.neighbors({"a": runs[0]})]
     assert shown <= {each["label"] for each in found}
     for query in found:

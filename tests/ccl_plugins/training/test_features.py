@@ -6,7 +6,7 @@ from support.training_fakes import FakeDataset, FakeMethod, FakeTransform
 from torch.nn.functional import normalize
 
 from ccl_plugins.files import mapped
-from ccl_plugins.metadata import embeddings
+from ccl_plugins.metadata import fitted
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.training import ranks
 from ccl_plugins.training.embeddings import Embeddings
@@ -106,9 +106,9 @@ def test_a_process_without_samples_knows_the_width_of_embeddings(monkeypatch) ->
 def test_a_condition_reads_embeddings_in_blocks_and_asks_for_the_nearest_centroid(monkeypatch):
     monkeypatch.setattr(mapped, "LARGE", 0)
     monkeypatch.setattr(mapped, "BLOCK", 100)
-    monkeypatch.setattr(embeddings, "NUMBERS", 12)
+    monkeypatch.setattr(fitted, "NUMBERS", 12)
     x, centroids = torch.randn(30, 5), torch.randn(4, 5)
-    for embed in (embeddings.Embeddings(lambda: x), Embeddings(lambda: x, "cpu")):
+    for embed in (fitted.Embeddings(lambda: x), Embeddings(lambda: x, "cpu")):
         parts = [*embed.blocks()]
         assert len(parts) == 6
         torch.testing.assert_close(torch.cat(parts), embed())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ccl_plugins.metadata.validation import validation_rows
+from ccl_plugins.metadata.groups import validation_rows
 from ccl_plugins.watching.bank import FIT, HELD, Bank, roles
 
 

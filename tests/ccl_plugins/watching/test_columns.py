@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ccl_plugins.conditions import Column
-from ccl_plugins.metadata.validation import validation_rows
-from ccl_plugins.protocols import Measurement, Table
+from ccl_plugins.metadata.groups import validation_rows
+from ccl_plugins.protocols import Measurement
 from ccl_plugins.training.tables import Tables
 from ccl_plugins.watching.bank import roles
 from ccl_plugins.watching.columns import Columns
@@ -222,5 +222,5 @@ def test_an_evaluator_that_draws_random_numbers_disturbs_no_training():
 def test_a_table_of_another_epoch_is_read_anew():
     columns = columns_of(conditions={"z": Fixed(LABEL, "categorical")})
     assert len(columns.measurable()["z"].unique()) == 4
-    columns.tables.tables["z"] = Table(LABEL % 2)
+    columns.tables.load_state_dict({"z": {"values": LABEL % 2, "extras": {}, "epoch": 1}})
     assert len(columns.measurable()["z"].unique()) == 2

@@ -1,11 +1,13 @@
-"""Values of columns and conditions: what a value type allows, and what is missing.
+"""A variable: the values of a column or a condition, what their type allows, and what is missing.
 
 A value is missing if it is NaN, and among class ids and 0/1 columns if it is -1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import cast, get_args
 
 import torch
@@ -36,23 +38,56 @@ def check_policy(missing: str, value_type: ValueType | None = None) -> Missing:
     return cast("Missing", missing)
 
 
-def missing_entries(values: Tensor, value_type: ValueType) -> Tensor:
-    """True where a value is missing; the shape of ``values``."""
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """What samples have of a metadata column or of a condition.
+
+    Args:
+        values: (N,) or (N, c); -1 among class ids and NaN among numbers where a sample has none.
+        value_type: What the values are.
+        words: The word of each class id; empty: ids have no words.
+        complete: Whether it has been checked that each sample has a value.
+    """
+
+    values: Tensor
+    value_type: ValueType
+    words: Sequence[str] = ()
+    complete: bool = field(default=False, kw_only=True)
+
+    @property
+    def missing_entries(self) -> Tensor:
+        """True where a value is missing; the shape of ``values``."""
+        return _missing(self.values, self.value_type)
+
+    @cached_property
+    def missing(self) -> Tensor:
+        """(N,) True at the samples that lack a value."""
+        if self.complete:
+            return torch.zeros(len(self.values), dtype=torch.bool)
+        parts = (self.values[rows] for rows in blocks(self.values))
+        return torch.cat([_any_entry(_missing(part, self.value_type)) for part in parts])
+
+    @cached_property
+    def has_gaps(self) -> bool:
+        """Whether some sample lacks a value."""
+        return bool(self.missing.any())
+
+    @property
+    def present(self) -> Tensor:
+        """(k,) or (k, c) the values of the samples that have one."""
+        return self.values[~self.missing]
+
+    def as_numbers(self) -> Tensor:
+        """The values as floats, with NaN where one is missing."""
+        values = self.values if self.values.is_floating_point() else self.values.float()
+        if self.value_type == "continuous":
+            return values
+        return values.masked_fill(self.missing_entries, torch.nan)
+
+
+def _missing(values: Tensor, value_type: ValueType) -> Tensor:
     nan = values.isnan()
     return nan if value_type == "continuous" else nan | (values == -1)
-
-
-def missing_as_nan(values: Tensor, value_type: ValueType) -> Tensor:
-    """Floating-point ``values`` with NaN where one is missing, for what reads numbers."""
-    if value_type == "continuous":
-        return values
-    return values.masked_fill(missing_entries(values, value_type), torch.nan)
-
-
-def missing_rows(values: Tensor, value_type: ValueType) -> Tensor:
-    """(N,) True at the samples that lack a value of (N,) or (N, c)."""
-    parts = [_any_entry(missing_entries(values[rows], value_type)) for rows in blocks(values)]
-    return torch.cat(parts)
 
 
 def check_values(
@@ -91,7 +126,7 @@ def check_values(
     one_of(f"the value_type of {place}", value_type, VALUE_TYPES)
     check_policy(missing, value_type)
     values = real(values.detach(), place)
-    if size and missing_rows(values, value_type).all():
+    if size and Variable(values, value_type).missing.all():
         raise ValueError(
             f"{place} has a value in none of its {size} rows: choose another column, or leave out what"
             " reads it"
@@ -119,7 +154,7 @@ def _checked(
     """Some rows of a condition's values, from row ``first`` on, as `check_values` gives them."""
     if value_type == "continuous" and values.dtype == torch.float32 and values.isfinite().all():
         return values
-    lost = missing_entries(values, value_type)
+    lost = _missing(values, value_type)
     if missing == "error":
         remedy = (
             "give these samples a value, or the condition missing='ignore' (left out of the objectives"
