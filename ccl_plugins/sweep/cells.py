@@ -1,8 +1,7 @@
 """The cells of a sweep: trained and measured by any number of processes, then shown in one table.
 
-A sweep's folder has its definition (``sweep.json``), Optuna's study (``study.log``), one run for each
-cell (``cells/000``, ...), and what was found (``results.csv``, ``results.parquet``).  The study is the
-queue of cells: any number of processes, on any machine that sees the folder, take cells from it.
+A sweep's folder has its definition (``sweep.json``), the queue of its cells (``queue/000.json``, ...), one
+run for each (``cells/000``, ...), and what was found (``results.csv``, ``results.parquet``).
 """
 
 from __future__ import annotations
@@ -13,8 +12,7 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -31,25 +29,20 @@ from ccl_plugins.experiments.train import Prepared, RunInterrupted, check, prepa
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.differences import differences
 from ccl_plugins.files.fingerprints import other_data
-from ccl_plugins.files.lock import FolderInUse, owning
 from ccl_plugins.kinds import registry
 from ccl_plugins.networks.devices import accelerator
-from ccl_plugins.sweep.sweep import NAME, OWN, Range, Sweep, held_rows, named, text_of
+from ccl_plugins.sweep.queue import FILES, Entry, Queue, import_optuna
+from ccl_plugins.sweep.sweep import NAME, OWN, Sweep, held_rows, named, text_of
 from ccl_plugins.training.randomness import undisturbed
 from ccl_plugins.training.same_data import OtherData
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import optuna
-
 T = TypeVar("T")
 
 SEED = "fit.seed"
 """The key whose values are repetitions of one configuration."""
-
-ATTEMPTS = 3
-"""Processes that may end while they work on one cell, as those that run out of memory."""
 
 
 class SweepExists(FileExistsError):
@@ -61,25 +54,20 @@ def begin(sweep: Sweep, *, resume: bool = False) -> None:
 
     Raises:
         SweepExists: If the folder holds this sweep and ``resume`` is not given, or another sweep.
-        ImportError: If Optuna is not installed.
+        ImportError: If Optuna is not installed, of a search.
+        ValueError: For a cell's file that is damaged.
     """
-    _optuna()
-    file = sweep.out / "sweep.json"
-    with _queue(sweep.out):
+    if sweep.trials is not None:
+        import_optuna()
+    file, queue = sweep.out / "sweep.json", Queue(sweep)
+    with queue.locked():
         if file.exists():
             _check_same(sweep, read_json(file), resume)
-        elif other := sorted({each.name for each in sweep.out.iterdir()} - set(_OWN)):
+        elif other := sorted({each.name for each in sweep.out.iterdir()} - {*FILES}):
             raise SweepExists(
                 f"{sweep.out} has other files, as {other[0]!r}: a sweep needs a folder of its own"
             )
-        study = _study(sweep)
-        known = _by_cell(study)
-        for i, cell in enumerate(sweep.cells if sweep.trials is None else ()):
-            if f"{i:03d}" not in known:
-                _enqueue(study, sweep, f"{i:03d}", cell)
-        for name, trial in known.items():
-            if trial.state.name == "FAIL" or _is_abandoned(study, sweep, name, trial):
-                _again(study, sweep, name, trial)
+        queue.fill()
         # The definition last: without it the folder holds no sweep.
         write_json(file, sweep.to_dict())
 
@@ -106,140 +94,6 @@ def _check_same(sweep: Sweep, saved: Mapping[str, Any], resume: bool) -> None:
         )
 
 
-_OWN = ("queue.lock", "study.lock", "study.log")
-"""What a process leaves that was killed before the definition was written."""
-
-
-@contextmanager
-def _queue(out: Path) -> Iterator[None]:
-    """Hold the lock of the queue, for the moment of taking a cell from it."""
-    from filelock import FileLock
-
-    out.mkdir(parents=True, exist_ok=True)
-    with FileLock(out / "queue.lock"):
-        yield
-
-
-def _optuna() -> Any:
-    try:
-        import optuna
-    except ImportError as error:
-        raise ImportError('a sweep needs Optuna: pip install "ccl-plugins[sweep]"') from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    return optuna
-
-
-def _study(sweep: Sweep) -> optuna.Study:
-    """The study in a sweep's folder."""
-    optuna = _optuna()
-    from filelock import FileLock
-    from optuna.storages.journal import JournalStorage
-
-    from ccl_plugins.sweep.journal import Journal
-
-    # Optuna's own locks outlive a process that is killed; in a relative folder they are never broken.
-    # This one is free when its process has ended.
-    lock = FileLock(sweep.out / "study.lock")
-    storage = JournalStorage(Journal(str(sweep.out / "study.log"), lock))
-    return optuna.create_study(
-        study_name="sweep",
-        storage=storage,
-        pruner=optuna.pruners.MedianPruner() if sweep.prune else optuna.pruners.NopPruner(),
-        direction=sweep.direction,
-        load_if_exists=True,
-    )
-
-
-def _by_cell(study: optuna.Study) -> dict[str, optuna.trial.FrozenTrial]:
-    """The last trial of each cell, in the order of the cells."""
-    trials = study.get_trials(deepcopy=False)
-    last = {each.user_attrs["cell"]: each for each in trials if "cell" in each.user_attrs}
-    return dict(sorted(last.items()))
-
-
-def _enqueue(
-    study: optuna.Study, sweep: Sweep, name: str, cell: Mapping[str, Any], ended: int = 0
-) -> None:
-    """Put a cell into the queue; ``ended`` processes have ended while they worked on it."""
-    known, drawn = sweep.values, {} if sweep.trials is None else cell  # of grids nothing is drawn
-    params = {
-        key: value if isinstance(known[key], Range) else json.dumps(value)
-        for key, value in drawn.items()
-    }
-    study.enqueue_trial(params, {"cell": name, "values": json.dumps(cell), "ended": ended})
-
-
-def _again(
-    study: optuna.Study, sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial, ended: int = 0
-) -> None:
-    """Put a cell into the queue again with its values, or with new ones if none were drawn."""
-    if not trial.state.is_finished():
-        study.tell(trial.number, state=_optuna().trial.TrialState.FAIL)
-    _enqueue(study, sweep, name, json.loads(trial.user_attrs.get("values", "{}")), ended)
-
-
-def _is_abandoned(
-    study: optuna.Study, sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial
-) -> bool:
-    """Whether the process that worked on a cell has ended."""
-    if trial.state.name != "RUNNING":
-        return False
-    try:
-        with owning(sweep.out / "locks" / name):
-            # Its process may have been done with it while this one waited for the lock.
-            return _by_cell(study)[name].state.name == "RUNNING"
-    except FolderInUse:
-        return False
-
-
-def _drawn(trial: optuna.Trial, sweep: Sweep) -> dict[str, Any]:
-    """The values of a trial: those of a grid's cell, or those that Optuna draws or was given."""
-    if sweep.trials is None:
-        return json.loads(trial.user_attrs["values"])
-    cell: dict[str, Any] = {}
-    for key, each in sweep.values.items():
-        if not isinstance(each, Range):
-            labels = [json.dumps(value) for value in each]
-            cell[key] = json.loads(trial.suggest_categorical(key, labels))
-        elif isinstance(each.low, int) and isinstance(each.high, int):
-            cell[key] = trial.suggest_int(key, each.low, each.high, log=each.log)
-        else:
-            cell[key] = trial.suggest_float(key, each.low, each.high, log=each.log)
-    return cell
-
-
-def _take(
-    sweep: Sweep, held: ExitStack
-) -> tuple[optuna.Study, optuna.Trial, str, dict[str, Any]] | None:
-    """The next cell: one whose process has ended, one that waits, or a new one of a search.
-
-    Its lock is held until ``held`` is closed; the others are left to the processes that hold theirs.
-    """
-    with _queue(sweep.out):
-        study = _study(sweep)
-        for name, trial in _by_cell(study).items():
-            if _is_abandoned(study, sweep, name, trial):
-                ended = trial.user_attrs.get("ended", 0) + 1
-                if ended < ATTEMPTS:
-                    _again(study, sweep, name, trial, ended)
-                else:
-                    study.tell(trial.number, state=_optuna().trial.TrialState.FAIL)
-        cells = _by_cell(study)
-        waiting = any(trial.state.name == "WAITING" for trial in cells.values())
-        if not waiting and len(cells) >= (sweep.trials or 0):
-            return None
-        taken = study.ask()
-        name = taken.user_attrs.get("cell", f"{len(cells):03d}")
-        # What is drawn for a cell depends on the seed and on the cells before it alone.
-        seed = sweep.seed + int(name)
-        study.sampler = _optuna().samplers.TPESampler(seed=seed, constant_liar=True)
-        taken.set_user_attr("cell", name)
-        held.enter_context(owning(sweep.out / "locks" / name))
-        cell = _drawn(taken, sweep)
-        taken.set_user_attr("values", json.dumps(cell))
-        return study, taken, name, cell
-
-
 def work(
     sweep: Sweep,
     *,
@@ -248,7 +102,7 @@ def work(
 ) -> None:
     """Take cells from the queue until none is left; train and measure each.
 
-    A cell that fails is noted in the study, and the next is taken.
+    A cell that fails is noted in the queue, and the next is taken.
 
     Args:
         sweep: The sweep; its folder was made by `begin`.
@@ -259,38 +113,39 @@ def work(
         RunInterrupted: If training was stopped; the cell goes on when the sweep is resumed.
         OtherData: If the data is not that of the cells before.
     """
-    state = _optuna().trial.TrialState
-    while True:
-        with ExitStack() as held:
-            taken = _take(sweep, held)
-            if taken is None:
-                return
-            study, trial, name, cell = taken
-            tell(f"cell {name} (of {sweep.size}): {named(cell)}")
-            pruning = _pruning(trial, sweep.prune)
-            try:
-                metrics = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
-                value = _of(metrics, sweep.metric)
-                if not math.isfinite(value):
-                    raise ValueError(f"{sweep.metric} is {value}, by which no cell is chosen")
-                if sweep.subject_to:  # 0 and less are within the bounds
-                    trial.set_constraint("subject_to", sweep.excess(metrics))
-            except (RunInterrupted, KeyboardInterrupt, OtherData):
-                raise
-            # The cell's components may raise anything; the other cells do not depend on it.
-            except BaseException as error:
-                if registry().strict:
-                    raise
-                reason = " ".join(f"{type(error).__name__}: {error}".split())
-                trial.set_user_attr("error", reason[:2000])
-                study.tell(trial, state=state.FAIL)
-                tell(f"cell {name} failed: {reason}")
-                continue
-            if pruning and pruning[0].pruned:
-                study.tell(trial, state=state.PRUNED)
-                tell(f"cell {name} was stopped early")
-            else:
-                study.tell(trial, value)
+    queue = Queue(sweep)
+    name: str | None = ""
+    while name is not None:
+        with queue.taking() as name:
+            if name is not None:
+                _work_on(queue, name, progress, tell)
+
+
+def _work_on(queue: Queue, name: str, progress: bool, tell: Callable[[str], None]) -> None:
+    sweep, cell = queue.sweep, queue.read(name).values
+    tell(f"cell {name} (of {sweep.size}): {named(cell)}")
+    pruning = _pruning(queue, name)
+    try:
+        metrics = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
+        value = _of(metrics, sweep.metric)
+        if not math.isfinite(value):
+            raise ValueError(f"{sweep.metric} is {value}, by which no cell is chosen")
+        known: dict[str, Any] = {"excess": sweep.excess(metrics)}
+        if pruning and pruning[0].pruned:
+            known["state"] = "pruned"
+            tell(f"cell {name} was stopped early")
+        else:
+            known |= {"state": "done", "value": value}
+    except (RunInterrupted, KeyboardInterrupt, OtherData):
+        raise
+    # The cell's components may raise anything; the other cells do not depend on it.
+    except BaseException as error:
+        if registry().strict:
+            raise
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        known = {"state": f"failed: {reason[:2000]}"}
+        tell(f"cell {name} failed: {reason}")
+    queue.write(name, replace(queue.read(name), **known))
 
 
 def work_in(out: str) -> None:
@@ -396,8 +251,9 @@ def _of(metrics: Mapping[str, T], name: str) -> T:
     return metrics[name]
 
 
-def _pruning(trial: optuna.Trial, name: str | None) -> list[Any]:
+def _pruning(queue: Queue, cell: str) -> list[Any]:
     """A callback that stops a run whose logged value is behind that of other cells."""
+    name = queue.sweep.prune
     if name is None:
         return []
     from pytorch_lightning import Callback
@@ -409,8 +265,8 @@ def _pruning(trial: optuna.Trial, name: str | None) -> list[Any]:
             value = trainer.callback_metrics.get(name)
             if value is None:
                 return
-            trial.report(float(value), trainer.global_step)
-            if trainer.global_step < pl_module.total_steps and trial.should_prune():
+            behind = queue.is_behind(cell, trainer.global_step, float(value))
+            if trainer.global_step < pl_module.total_steps and behind:
                 self.pruned = trainer.should_stop = True
 
     return [Pruning()]
@@ -478,16 +334,11 @@ class Cell:
 
 def cells_of(sweep: Sweep) -> list[Cell]:
     """The cells of a sweep that were begun or wait, in order."""
-    return [_cell(sweep, name, trial) for name, trial in _by_cell(_study(sweep)).items()]
+    return [_cell(sweep, name, entry) for name, entry in Queue(sweep).entries().items()]
 
 
-_STATES = {"COMPLETE": "done", "PRUNED": "pruned", "RUNNING": "running", "WAITING": "waiting"}
-
-
-def _cell(sweep: Sweep, name: str, trial: optuna.trial.FrozenTrial) -> Cell:
-    values = json.loads(trial.user_attrs.get("values", "{}"))
-    reason = trial.user_attrs.get("error", "its processes ended")
-    state = _STATES.get(trial.state.name, f"failed: {reason}")
+def _cell(sweep: Sweep, name: str, entry: Entry) -> Cell:
+    values, state = entry.values, entry.state
     folder = sweep.out / "cells" / name
     try:
         run = Run(folder)
@@ -523,18 +374,14 @@ def _plain(value: Any) -> Any:
 
 
 def write_results(sweep: Sweep, cells: Iterable[Cell]) -> list[Path]:
-    """Write ``results.csv`` and ``results.parquet``, a row for each cell, atomically.
+    """Write ``results.csv``, and with pyarrow ``results.parquet``, a row for each cell, atomically.
 
     Raises:
-        ImportError: If pyarrow is not installed.
         OSError: If a file cannot be written.
     """
-    import pyarrow
-    from pyarrow import parquet
-
     rows = rows_of(sweep, cells)
     columns = list(rows[0]) if rows else []
-    files = [sweep.out / "results.csv", sweep.out / "results.parquet"]
+    files = [sweep.out / "results.csv"]
     with (
         atomic_write(files[0]) as temporary,
         temporary.open("w", newline="", encoding="utf-8") as file,
@@ -542,6 +389,12 @@ def write_results(sweep: Sweep, cells: Iterable[Cell]) -> list[Path]:
         writer = csv.DictWriter(file, columns)
         writer.writeheader()
         writer.writerows({name: _inert(value) for name, value in row.items()} for row in rows)
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        return files
+    files.append(sweep.out / "results.parquet")
     # Values of several types, as "median" beside 0.1, are words for Parquet.
     table = {name: _one_type([row[name] for row in rows]) for name in columns}
     with atomic_write(files[1]) as temporary:

@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -25,16 +26,17 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 import ccl_plugins as ccl
 import ccl_registry as engine
 from ccl_plugins.cli import main
+from ccl_plugins.files.lock import owning
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.report import page as report
 from ccl_plugins.sweep import cells as sweeps
 from ccl_plugins.sweep.cells import SweepExists
 from ccl_plugins.sweep.command import _table
+from ccl_plugins.sweep.queue import Queue
 from ccl_plugins.sweep.sweep import Range, Sweep, named
 
 WRITE_REPORT = report.write_report
 
-pytest.importorskip("optuna")
 pytest.importorskip("pyarrow")
 
 GRID = """
@@ -45,6 +47,9 @@ metric = "knn/top1"
 "objective.temperature" = [0.1, 0.5]
 "fit.seed" = [0, 1]
 """
+
+ONE = (("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+"""The changes that leave one cell."""
 
 SEARCH = """
 base = "base.toml"
@@ -137,32 +142,34 @@ def test_a_sweep_whose_data_is_swapped_between_cells_ends_and_goes_on_with_the_f
     assert {row["state"] for row in table()} == {"done"}
 
 
-def test_a_wrong_bit_in_the_study_of_a_sweep_is_named(capsys):
-    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+def test_a_wrong_bit_in_the_file_of_a_cell_is_named(capsys):
+    write(GRID, *ONE)
     assert run() == 0
-    file = Path("out/study.log")
+    file = Path("out/queue/000.json")
     whole = file.read_bytes()
     draw = random.Random(0)
-    for bit in draw.sample(range(8 * whole.rindex(b"{")), 60):
+    for bit in draw.sample(range(8 * whole.rindex(b"}")), 60):
         content = bytearray(whole)
         content[bit // 8] ^= 1 << bit % 8
         file.write_bytes(content)
         capsys.readouterr()
         assert run("--resume") == 2
-        assert re.search(r"study\.log is damaged near line \d+", capsys.readouterr().err)
+        assert re.search(r"queue.000\.json is damaged \(", capsys.readouterr().err)
     file.write_bytes(whole)
     assert run("--resume") == 0
 
 
-def test_a_study_whose_last_line_was_not_finished_goes_on():
-    """As where the disk was full, or the process was killed, while the last cell was put into the queue."""
-    sweep = Sweep.from_toml(write(GRID))
-    sweeps.begin(sweep)
-    file = Path("out/study.log")
-    file.write_bytes(file.read_bytes()[:-20])
-    sweeps.begin(sweep, resume=True)
-    assert [each.state for each in sweeps.cells_of(sweep)] == ["waiting"] * 4
-    assert [each.values for each in sweeps.cells_of(sweep)] == sweep.cells
+def test_a_grid_needs_neither_optuna_nor_pyarrow(monkeypatch, capsys):
+    for package in ("optuna", "pyarrow"):
+        monkeypatch.setitem(sys.modules, package, None)
+    write(GRID, *ONE)
+    assert run() == 0
+    assert {row["state"] for row in table()} == {"done"}
+    assert not Path("out/results.parquet").exists()
+    write(SEARCH)
+    assert run("--out", "search") == 2
+    assert 'a search needs Optuna: pip install "ccl-plugins[sweep]"' in capsys.readouterr().err
+    assert not Path("search").exists()
 
 
 def test_both_files_of_results_hold_the_same(capsys):
@@ -215,7 +222,7 @@ def test_a_component_is_chosen_before_its_parameters():
 
 def test_a_name_that_is_a_formula_or_an_escape_is_text(capsys):
     text = GRID.replace("[grid]", '[[grid]]\nname = "=HYPERLINK(1) \\u001b[31m"')
-    write(text, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    write(text, *ONE)
     run()
     said = capsys.readouterr()
     assert "\x1b" not in said.out + said.err
@@ -355,17 +362,16 @@ def test_jobs_take_all_cells_of_a_sweep(monkeypatch, capsys):
     assert "2 processes; their output is in out/logs" in capsys.readouterr().err
 
 
-def test_a_cell_that_another_process_works_on_is_left_to_it():
+def test_a_cell_that_another_process_works_on_is_left_to_it(monkeypatch):
+    monkeypatch.setattr("ccl_plugins.files.lock.PATIENCE", 0.01)
     sweep = sweep_over("infonce", "nt_xent")
     sweeps.begin(sweep)
-    with contextlib.ExitStack() as held:
-        *_, first, _ = sweeps._take(sweep, held)
-        with contextlib.ExitStack() as others:
-            *_, second, _ = sweeps._take(sweep, others)
-            assert (first, second) == ("000", "001")
-            assert sweeps._take(sweep, contextlib.ExitStack()) is None
-        *_, again, _ = sweeps._take(sweep, held)  # its process has ended
-        assert again == "001"
+    queue = Queue(sweep)
+    with queue.taking() as first:
+        with queue.taking() as second, queue.taking() as third:
+            assert (first, second, third) == ("000", "001", None)
+        with queue.taking() as again:  # its process has ended
+            assert again == "001"
 
 
 def test_a_record_that_another_process_has_just_put_away_is_passed_over(monkeypatch):
@@ -386,23 +392,22 @@ def test_a_record_that_another_process_has_just_put_away_is_passed_over(monkeypa
 
 
 def test_a_cell_that_is_done_while_another_process_asks_for_it_stays_done(monkeypatch):
-    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
-    sweep = Sweep.from_toml("sweep.toml")
+    sweep = sweep_over("infonce")
     sweeps.begin(sweep)
-    with contextlib.ExitStack() as held:
-        study, trial, _, _ = sweeps._take(sweep, held)
-    real = sweeps.owning
+    queue = Queue(sweep)
+    with queue.taking() as name:
+        taken = queue.read(name)
 
     @contextlib.contextmanager
     def owning_late(folder):
-        study.tell(trial, 1.0)
-        with real(folder):
+        queue.write(name, replace(taken, state="done", value=1.0))
+        with owning(folder):
             yield
 
-    monkeypatch.setattr(sweeps, "owning", owning_late)
-    with contextlib.ExitStack() as held:
-        assert sweeps._take(sweep, held) is None
-    assert [each.state.name for each in study.get_trials()] == ["COMPLETE"]
+    monkeypatch.setattr("ccl_plugins.sweep.queue.owning", owning_late)
+    with queue.taking() as other:
+        assert other is None
+    assert queue.read(name).state == "done"
 
 
 def test_a_search_draws_the_same_values_again_after_a_kill():
@@ -428,20 +433,19 @@ def test_a_search_draws_the_same_values_again_after_a_kill():
 
 
 def test_a_cell_killed_before_its_values_are_noted_draws_the_same_again(monkeypatch):
-    write(SEARCH)
-    sweep = Sweep.from_toml("sweep.toml")
+    sweep = Sweep.from_toml(write(SEARCH))
     sweeps.begin(sweep)
-    with contextlib.ExitStack() as held:
-        *_, values = sweeps._take(sweep, held)
+    queue = Queue(sweep)
+    with queue.taking() as name:
+        values = queue.read(name).values
     Path("out").rename("whole")
     sweeps.begin(sweep)
-    with monkeypatch.context() as patch, contextlib.ExitStack() as held:
-        patch.setattr(sweeps, "_drawn", mock.Mock(side_effect=KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt):
-            sweeps._take(sweep, held)
-    with contextlib.ExitStack() as held:
-        *_, name, again = sweeps._take(sweep, held)
-    assert (name, again) == ("000", values)
+    with monkeypatch.context() as patch:
+        patch.setattr(Queue, "write", mock.Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt), queue.taking():
+            pass
+    with queue.taking() as name:
+        assert (name, queue.read(name).values) == ("000", values)
 
 
 def test_a_search_stops_a_cell_that_is_behind():
@@ -512,7 +516,7 @@ def test_a_range_that_cannot_be_drawn_from_is_refused(given, message, capsys):
 
 
 def test_two_sweeps_do_not_share_a_folder(capsys):
-    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    write(GRID, *ONE)
     assert run() == 0
     before = table()
     assert run() == 2
@@ -527,7 +531,7 @@ def test_two_sweeps_do_not_share_a_folder(capsys):
 
 
 def test_a_grid_may_be_added_to_a_sweep_that_is_done(capsys):
-    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"), ("[grid]", "[[grid]]"))
+    write(GRID, *ONE, ("[grid]", "[[grid]]"))
     assert run() == 0
     (before,) = table()
     added = '[[grid]]\n"objective.temperature" = [0.5]\n"fit.batch_size" = [8, 16]\n'
@@ -539,7 +543,7 @@ def test_a_grid_may_be_added_to_a_sweep_that_is_done(capsys):
         ("0.5", "8"),
         ("0.5", "16"),
     ]
-    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"), ("[grid]", "[[grid]]"))
+    write(GRID, *ONE, ("[grid]", "[[grid]]"))
     assert run("--resume") == 2
     assert "out holds another sweep: spaces.2: " in capsys.readouterr().err
 
@@ -549,7 +553,7 @@ def test_a_folder_with_other_files_is_no_place_for_a_sweep(tmp_path):
     Path("out/notes.txt").write_text("mine")
     with pytest.raises(SweepExists, match=r"'notes\.txt'"):
         sweeps.begin(sweep_over("infonce"))
-    assert sorted(os.listdir("out")) == ["notes.txt", "queue.lock"]
+    assert sorted(os.listdir("out")) == ["notes.txt", "queue", "queue.lock"]
 
 
 def test_a_sweep_killed_before_its_definition_was_written_begins_anew(monkeypatch):
@@ -573,7 +577,7 @@ def test_a_metric_that_no_evaluator_gives_is_named_before_training(capsys):
 
 
 def test_a_disk_that_is_full_when_results_are_written_loses_no_cell(monkeypatch, capsys):
-    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    write(GRID, *ONE)
 
     def full(*_):
         raise OSError(28, "No space left on device", "out/results.csv")
@@ -793,8 +797,8 @@ def test_a_search_avoids_cells_beyond_the_bounds(capsys):
     write(SEARCH, ("[search]", bound), ("trials = 4", "trials = 2"))
     assert run() == 0
     assert capsys.readouterr().out.count("beyond a bound") == 2
-    study = sweeps._study(Sweep.from_toml("sweep.toml"))
-    for trial in study.get_trials():
+    queue = Queue(Sweep.from_toml("sweep.toml"))
+    for trial in queue.study(queue.entries()).trials:
         (excess,) = trial.constraints.values()
         assert excess >= 1.0
 
@@ -804,7 +808,7 @@ def test_cells_are_chosen_by_validation_data_of_ones_own(capsys):
     columns = {"label": 1 - torch.arange(24) % 2, "age": torch.linspace(0, 1, 24)}
     save_file({"features": torch.randn(24, 4), **columns}, "own.safetensors")
     own = 'validation = {use = "features", train = "train.safetensors", test = "own.safetensors"}\n[grid]'
-    write(GRID, ("[grid]", own), ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    write(GRID, ("[grid]", own), *ONE)
     assert run() == 0
     assert "the test split of the sweep's validation data of 24 samples" in capsys.readouterr().out
     cell = ccl.load("out/cells/000")
@@ -822,7 +826,7 @@ def test_a_condition_that_goes_together_with_the_label_is_said_before_a_sweep(ca
         ids = torch.arange(n) % 2
         columns = {"label": ids, "site": ids.clone()}
         save_file({"features": torch.randn(n, 4), **columns}, f"{split}.safetensors")
-    write(GRID, ("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
+    write(GRID, *ONE)
     assert run() == 0
     out, err = capsys.readouterr()
     for text in (out, err):
@@ -838,10 +842,6 @@ def with_plates(count, *evaluators):
         plate = torch.tensor(plates).repeat_interleave(24)
         columns = {"label": torch.arange(len(plate)) % 2, "plate": plate, "age": plate.float()}
         save_file({"features": torch.randn(len(plate), 4), **columns}, f"{split}.safetensors")
-
-
-ONE = (("[0.1, 0.5]", "[0.1]"), ("[0, 1]", "[0]"))
-"""The changes that leave one cell."""
 
 
 @pytest.mark.parametrize(
