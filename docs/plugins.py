@@ -123,7 +123,7 @@ def page(listed: Sequence[Entry]) -> str:
 
 <!-- Written by docs/plugins.py from docs/plugins.toml; run it after a change. -->
 
-What others add to the [built-in components](reference/components.md). A folder in *install* is one of this
+What others add to the [built-in components](../ccl_plugins/kinds.py). A folder in *install* is one of this
 repository; the last column is the version of ccl-plugins with which its checks passed last.
 
 | plug-in | what it adds | kinds | install | license | tested with |

@@ -1,8 +1,8 @@
-"""The page of defaults has the numbers of components, each as the code has it."""
+"""The numbers of components are those that their docstrings compare with papers and released code."""
 
 from __future__ import annotations
 
-import ast
+import importlib
 import inspect
 import re
 import tomllib
@@ -12,71 +12,60 @@ from support.imports import ROOT
 
 from ccl_plugins.kinds import registry
 
-
-def rows() -> list[list[str]]:
-    """The cells of each row, after the kind that its table's first heading names."""
-    found, kind = [], ""
-    for line in (ROOT / "docs/reference/defaults.md").read_text("utf-8").splitlines():
-        cells = [cell.strip().strip("`") for cell in line.strip("|").split("|")]
-        if line.startswith("| `"):
-            found.append([kind, *cells])
-        elif line.startswith("| "):
-            kind = cells[0].lower()
-    return found
-
-
-ROWS = rows()
 NOT_THEIRS = ("on", "seed", "count")
 COMPLETE = ("objective", "method", "transform", "kernel")
+"""Kinds of which every number is compared; a transform without a source is of no paper."""
 
 
-def builtin(*kinds: str) -> dict[tuple[str, str, str], float]:
-    """The numbers of built-in components; those of no paper have no source."""
-    found = {}
-    for spec in (spec for kind in kinds for spec in registry().specs(kind)):
-        cls = spec.load() if spec.plugin == "ccl-plugins" else None
-        if cls is None or (spec.kind == "transform" and "Source:" not in inspect.getdoc(cls)):
-            continue
-        for name, parameter in inspect.signature(cls).parameters.items():
-            if type(parameter.default) in (int, float) and name not in NOT_THEIRS:
-                found[spec.kind, spec.name, name] = float(parameter.default)
-    return found
+@pytest.fixture(scope="module")
+def stated():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "docs" / "site"))
+        yield importlib.import_module("components").stated
 
 
-def example(name: str) -> dict[str, float]:
-    """The numbers of an objective of an example plug-in, which need not be installed."""
-    for file in (ROOT / "examples/plugins").glob("*/pyproject.toml"):
-        project = tomllib.loads(file.read_text("utf-8"))["project"]
-        entry = project.get("entry-points", {}).get("ccl_plugins.objective", {}).get(name)
-        if entry:
-            module, _, cls = entry.partition(":")
-            source = file.parent / "src" / f"{module.replace('.', '/')}.py"
-            tree = ast.parse(source.read_text("utf-8"))
-            (found,) = [n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == cls]
-            (init,) = [n for n in found.body if getattr(n, "name", "") == "__init__"]
-            given = init.args
-            plain = given.args[len(given.args) - len(given.defaults) :]
-            pairs = [
-                *zip(plain, given.defaults, strict=True),
-                *zip(given.kwonlyargs, given.kw_defaults, strict=True),
-            ]
-            constants = [(a.arg, d.value) for a, d in pairs if isinstance(d, ast.Constant)]
-            return {a: float(v) for a, v in constants if type(v) in (int, float)}
-    raise AssertionError(f"no example has the objective {name}")
+def numbers(component):
+    given = inspect.signature(component).parameters.items()
+    return {
+        name: float(parameter.default)
+        for name, parameter in given
+        if type(parameter.default) in (int, float) and name not in NOT_THEIRS
+    }
 
 
-def test_every_number_of_a_built_in_component_of_a_paper_is_on_the_page():
-    listed = {tuple(row[:3]) for row in ROWS}
-    assert builtin(*COMPLETE).keys() <= listed
-    assert len(listed) == len(ROWS)
+def assert_compared(component, stated):
+    """Each default is the paper's or the code's, or has a reason."""
+    found = numbers(component)
+    for name, (paper, code, why) in stated.items():
+        theirs = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", f"{paper} {code}")]
+        assert found[name] in theirs or why, name
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(row[:3]))
-def test_a_default_is_what_the_page_says_with_a_reason_where_it_is_nobody_s(row):
-    kind, name, parameter, here, paper, code, why = row
-    own = builtin(kind)
-    found = own.get((kind, name, parameter), ...)
-    found = example(name)[parameter] if found is ... else found
-    assert float(here) == found
-    theirs = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", f"{paper} {code}")]
-    assert found in theirs or why
+BUILT_IN = [spec for spec in registry().specs() if spec.plugin == registry().host]
+
+
+@pytest.mark.parametrize("spec", BUILT_IN, ids=lambda spec: f"{spec.kind}/{spec.name}")
+def test_a_default_is_the_paper_s_or_has_a_reason(spec, stated):
+    component = spec.load()
+    found = stated(component)
+    assert_compared(component, found)
+    doc = inspect.getdoc(component)
+    if spec.kind in COMPLETE and (spec.kind != "transform" or "Source:" in doc):
+        assert found.keys() >= numbers(component).keys(), "Defaults in the docstring"
+
+
+PLUGINS = [
+    (file.parent / "src", address)
+    for file in sorted((ROOT / "examples" / "plugins").glob("*/pyproject.toml"))
+    for address in tomllib.loads(file.read_text("utf-8"))["project"]["entry-points"]
+    .get("ccl_plugins.objective", {})
+    .values()
+]
+
+
+@pytest.mark.parametrize(("folder", "address"), PLUGINS, ids=[each for _, each in PLUGINS])
+def test_an_example_plug_in_s_too(folder, address, stated, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder))
+    module, _, name = address.partition(":")
+    component = getattr(importlib.import_module(module), name)
+    assert_compared(component, stated(component))

@@ -40,6 +40,10 @@ class FineTune:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
             there is one class only, the features come without images, or training diverges.
 
+    Defaults:
+        lr: Paper: 0.05 for 256 samples.
+        epochs: Paper: 30 for 10 %; 60 for 1 %.
+
     Source:
         Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020),
         appendix B.5.

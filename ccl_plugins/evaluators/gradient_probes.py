@@ -147,6 +147,12 @@ class LinearSGD(_Probe):
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
             there is one class only, a feature is not finite, or training diverges.
 
+    Defaults:
+        lr: Paper: 0.1 for 256 samples (SimCLR); 30 (MoCo).
+        epochs: Paper: 90 (SimCLR); 100 (MoCo).
+        momentum: Paper: 0.9 (SimCLR).
+        weight_decay: Paper: 0.
+
     Source:
         He et al., Momentum Contrast for Unsupervised Visual Representation Learning (2020), section 4.1;
         Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020), appendix
@@ -207,6 +213,12 @@ class LinearAdam(_Probe):
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
             there is one class only, a feature is not finite, or training diverges.
+
+    Defaults:
+        lr: Code: 0.001 (HCL).
+        epochs: Code: 100 (HCL).
+        batch_size: Code: 512 (HCL).
+        weight_decay: Code: 0.000001 (HCL).
 
     Source:
         Robinson et al., Contrastive Learning with Hard Negative Samples (2021), with its code; Zheng et

@@ -31,6 +31,10 @@ class Laplacian(OneHotKernel):
     Raises:
         ValueError: For a scale not above 0 or another norm.
 
+    Defaults:
+        scale: Here: as for ``rbf``.
+        norm: Code: 2.
+
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022); their code has ``norm=2``.
     """

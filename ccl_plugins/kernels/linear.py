@@ -28,6 +28,9 @@ class Linear(OneHotKernel):
     Raises:
         ValueError: For a scale that is not a number above 0.
 
+    Defaults:
+        scale: Here: as for ``rbf``.
+
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022).  Their code overwrites the
         diagonal with 1, which makes the kernel indefinite; here it is kept, or normalized to 1.

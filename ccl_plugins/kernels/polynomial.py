@@ -36,6 +36,11 @@ class Polynomial(OneHotKernel):
         TypeError: For a degree that is not whole.
         ValueError: For a value out of range.
 
+    Defaults:
+        degree: Code: 3.
+        coef0: Code: 0.
+        scale: Here: as for ``rbf``.
+
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022); their code has degree 3 and
         coef0 0, and overwrites the diagonal with 1, which makes the kernel indefinite; here it is

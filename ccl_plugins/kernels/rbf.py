@@ -27,6 +27,9 @@ class RBF(OneHotKernel):
             ``"median"``: the median squared distance of different values of ``b``, computed in every
             call.
 
+    Defaults:
+        scale: Here: it depends on the data: ``scale = "median"``, or what ``ccl inspect`` proposes.
+
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), Table 7, and their code: the
         scale is σ², not 2σ².

@@ -25,6 +25,11 @@ class BYOL(PredictingMethod):
         hidden: Width of the hidden layers of projector and predictor.
         momentum: Momentum of the key encoder in the first step, from 0 to below 1.
 
+    Defaults:
+        hidden: Paper: 4096.
+        dim: Paper: 256.
+        momentum: Paper: 0.996.
+
     Source:
         Grill et al., Bootstrap Your Own Latent (2020).  Heads as in lightly, whose linear layers before a
         batch normalization have no bias.

@@ -34,6 +34,14 @@ class DINO(MomentumMethod):
         frozen: Optimizer steps from the start in which prototypes have no gradient; the paper's is an
             epoch.
 
+    Defaults:
+        hidden: Paper: 2048. Code: 2048.
+        bottleneck: Paper: 256. Code: 256.
+        dim: Paper: 65536. Code: 65536.
+        momentum: Paper: 0.996. Code: 0.996.
+        key_views: Paper: 2. Code: 2.
+        frozen: Here: one epoch in the released code, whose steps depend on the data.
+
     Source:
         Caron et al., Emerging Properties in Self-Supervised Vision Transformers (2021).  The head is
         lightly's; here the gradient of frozen prototypes is 0, which an optimizer with weight decay sees.

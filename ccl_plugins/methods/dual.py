@@ -61,6 +61,13 @@ class Dual(nn.Module):
         ValueError: Without towers, with towers of other modalities than those of the views, and for a value
             out of range; in training, for a batch larger than the queue.
 
+    Defaults:
+        hidden: Here: that of ``moco_v2``; unused with one layer.
+        dim: Here: that of ``moco_v2``; CLIP has 512 and more.
+        layers: Here: CLIP's heads are linear.
+        queue_size: Here: CLIP compares within the batch.
+        momentum: Here: that of ``moco_v2``, with a queue.
+
     Source:
         Radford et al., Learning Transferable Visual Models From Natural Language Supervision (2021); for
         more than two views, Tian et al., Contrastive Multiview Coding (2019); for the queue of each

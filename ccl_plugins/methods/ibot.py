@@ -42,6 +42,15 @@ class IBOT(DINO):
         ValueError: For a value out of range, a backbone without patches, and one head for features and
             patches of different widths.
 
+    Defaults:
+        hidden: Code: 2048.
+        bottleneck: Code: 256.
+        dim: Paper: 8192. Code: 8192. Here: DINOv2 has 65,536 and 131,072.
+        momentum: Paper: 0.996. Code: 0.996. Here: DINOv2 has 0.992 and 0.994.
+        key_views: Paper: 2. Code: 2.
+        frozen: Here: one epoch in the released code, whose steps depend on the data.
+        mask_probability: Paper: 0.5. Code: 0.5.
+
     Source:
         Zhou et al., iBOT: Image BERT Pre-Training with Online Tokenizer (2022); masks: `BlockMasks`, as in
         DINOv2.  Steps are those of lightly's DINOv2 example.

@@ -43,6 +43,13 @@ class MoCoV2(MomentumMethod):
         TypeError: For a size that is not a whole number.
         ValueError: For a value out of range; in training, for a batch larger than the queue.
 
+    Defaults:
+        hidden: Paper: 2048. Code: 2048.
+        dim: Paper: 128. Code: 128.
+        layers: Paper: 2. Code: 2.
+        queue_size: Paper: 65536. Code: 65536.
+        momentum: Paper: 0.999. Code: 0.999.
+
     Source:
         He et al., Momentum Contrast for Unsupervised Visual Representation Learning (2020); Chen et
         al., Improved Baselines with Momentum Contrastive Learning (2020).  Their queue starts with

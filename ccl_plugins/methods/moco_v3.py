@@ -33,6 +33,11 @@ class MoCoV3(PredictingMethod):
         momentum: Momentum of the key encoder in the first step, from 0 to below 1; the reference has 0.99,
             and 0.996 for 1000 epochs.
 
+    Defaults:
+        hidden: Paper: 4096. Code: 4096.
+        dim: Paper: 256. Code: 256.
+        momentum: Paper: 0.99. Code: 0.99.
+
     Source:
         Chen, Xie and He, An Empirical Study of Training Self-Supervised Vision Transformers (2021).
     """

@@ -36,6 +36,11 @@ class SimCLR(nn.Module):
             Barlow Twins, VICReg and lightly's examples pass each view by itself.
         backbone: Images to features; supplied by the pipeline.
 
+    Defaults:
+        hidden: Paper: 2048. Code: 2048.
+        dim: Paper: 128. Code: 128.
+        layers: Paper: 2. Code: 2.
+
     Source:
         Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020).
     """

@@ -35,6 +35,11 @@ class SimSiam(nn.Module):
         TypeError: For a size that is not a whole number.
         ValueError: For a size out of range.
 
+    Defaults:
+        hidden: Paper: 2048. Code: 2048.
+        dim: Paper: 2048. Code: 2048.
+        bottleneck: Paper: 512. Code: 512.
+
     Source:
         Chen and He, Exploring Simple Siamese Representation Learning (2021).  Heads as in lightly.
     """

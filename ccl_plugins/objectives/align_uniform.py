@@ -32,6 +32,12 @@ class AlignUniform(ContrastiveObjective):
         align_weight: Factor of the alignment, 0 or more.
         uniform_weight: Factor of the uniformity, 0 or more.
 
+    Defaults:
+        power: Paper: 2. Code: 2.
+        precision: Paper: 2. Code: 2.
+        align_weight: Here: equal terms.
+        uniform_weight: Here: equal terms.
+
     Source:
         Wang and Isola, Understanding Contrastive Representation Learning through Alignment and
         Uniformity on the Hypersphere (2020); AU-CL in Zheng et al. (2023).

@@ -58,6 +58,14 @@ class CACR(ContrastiveObjective):
         TypeError: For a number of positives that is not whole.
         ValueError: For a value out of range, or ``tau_plus`` with the RBF cost.
 
+    Defaults:
+        t_plus: Paper: 1. Code: 1.
+        t_minus: Paper: 2 on CIFAR-10 with one positive; 0.9 to 3. Code: 2 (README); 1.
+        attraction_weight: Code: 1 (README); 3.
+        repulsion_weight: Code: 1 (README); 3.
+        precision: Paper: 2. Code: 2. Here: of the cost ``"rbf"``.
+        tau_plus: Code: 0.
+
     Source:
         Zheng et al., Contrastive Attraction and Contrastive Repulsion for Representation Learning
         (2023), eqs. (2)-(5), with ``symmetric=False``; (14), second line, for the RBF cost; Algorithm

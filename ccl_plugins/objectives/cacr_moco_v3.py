@@ -35,6 +35,9 @@ class CACRMoCoV3(ContrastiveObjective):
             ``"euclidean"``: half squared distances, and, as released, the sum over each process's batch
             instead of the mean.
 
+    Defaults:
+        temperature: Code: 1; 0.2 for ViT.
+
     Source:
         The code released with Zheng et al., Contrastive Attraction and Contrastive Repulsion for
         Representation Learning (2023); ``cacr`` is the paper's equation.

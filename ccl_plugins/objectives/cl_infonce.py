@@ -39,6 +39,9 @@ class ClInfoNCE(SupCon):
         form: ``"paper"``; or ``"released"``, with a ``base_temperature`` of 0.07.
         base_temperature: The loss is multiplied by τ / base_temperature; None: no factor.
 
+    Defaults:
+        temperature: Code: 0.1 and 0.2 in scripts.
+
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), eq. (1).
     """

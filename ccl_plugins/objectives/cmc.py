@@ -28,6 +28,9 @@ class CMC(InfoNCE):
             other view.
         reduction: ``"sum"`` over the ordered pairs of views, or their ``"mean"``.
 
+    Defaults:
+        temperature: Paper: 0.07. Code: 0.07.
+
     Source:
         Tian et al., Contrastive Multiview Coding (2020), eqs. (7) and (8).
     """

@@ -26,6 +26,10 @@ class Debiased(HCL):
     Shape:
         (b, d), (b, d) -> ()
 
+    Defaults:
+        temperature: Paper: 0.5. Code: 0.5.
+        tau_plus: Paper: 0.1. Code: 0.1.
+
     Source:
         Chuang et al., Debiased Contrastive Learning (2020): the debiased loss with
         one positive for the estimate, M = 1, and their lower bound ``e^(-1/τ)``.

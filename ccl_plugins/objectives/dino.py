@@ -33,6 +33,13 @@ class DINOLoss(SelfDistillation):
     Shape:
         student (u, b, d), teacher (v, b, d) -> ()
 
+    Defaults:
+        temperature: Paper: 0.1. Code: 0.1.
+        teacher_temperature: Paper: 0.04 to 0.07. Code: 0.04. Here: the first value of the paper's
+            warm-up.
+        momentum: Code: 0.9.
+        iterations: Code: 3. Here: that of DINOv2's Sinkhorn-Knopp.
+
     Source:
         Caron et al., Emerging Properties in Self-Supervised Vision Transformers (2021), as lightly's
         ``DINOLoss``.  Sinkhorn-Knopp: Oquab et al., DINOv2: Learning Robust Visual Features without

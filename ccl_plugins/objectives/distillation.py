@@ -47,6 +47,9 @@ class Distillation(ContrastiveObjective):
     Raises:
         ValueError: For another form; on use, for ``"feature"`` of vectors of different widths.
 
+    Defaults:
+        temperature: Here: that of ``infonce``.
+
     Source:
         For relations: Park et al., Relational Knowledge Distillation (2019), whose relations are distances;
         as distributions: Passalis and Tefas, Learning Deep Representations with Probabilistic Knowledge

@@ -28,6 +28,10 @@ class FairCCLK(CCLK):
     Shape:
         (b, d), (b, d), condition (b,) or (b, c) -> ()
 
+    Defaults:
+        temperature: Code: 0.5; 0.1 (README).
+        ridge: Code: 0.01.
+
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (8), which is
         ``symmetric=False, negative_weights="keep"``.

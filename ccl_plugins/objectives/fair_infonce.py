@@ -26,6 +26,9 @@ class FairInfoNCE(InfoNCE):
     Shape:
         (b, d), (b, d), condition (b,) of class ids -> ()
 
+    Defaults:
+        temperature: Here: that of ``fair_cclk``, with which it is compared.
+
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (4).  A continuous
         sensitive variable is clustered first (their Appendix D).

@@ -21,6 +21,11 @@ class HardNegCCLK(FairCCLK):
     Shape:
         (b, d), (b, d), condition (b, c) or one (b, c) per view -> ()
 
+    Defaults:
+        temperature: Code: 0.5. Here: that of the other conditional objectives, so that a change of
+            objective changes nothing else.
+        ridge: Code: 0.01; 100 with a scale of 500 (README).
+
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (9), which is
         ``symmetric=False, negative_weights="keep"``.

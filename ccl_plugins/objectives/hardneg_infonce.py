@@ -30,6 +30,10 @@ class HardNegInfoNCE(InfoNCE):
     Args:
         nearest: The number of negatives of an anchor, 1 or more; all if there are fewer.
 
+    Defaults:
+        temperature: Here: that of the other conditional objectives.
+        nearest: Here: the paper leaves the sampler open.
+
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (5), which leaves open how
         keys near the anchor are drawn.

@@ -36,6 +36,11 @@ class HCL(UCL):
         tau_plus: τ⁺, from 0 to below 1: the probability that another sample is a false negative, that
             is, of the anchor's class.
 
+    Defaults:
+        temperature: Paper: 0.5. Code: 0.5.
+        beta: Paper: 1. Code: 1.
+        tau_plus: Paper: 0.1. Code: 0.1.
+
     Source:
         Robinson et al., Contrastive Learning with Hard Negative Samples (2021), the debiased
         objective; the lower bound ``e^(-1/τ)`` is from their code.

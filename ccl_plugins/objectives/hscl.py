@@ -27,6 +27,10 @@ class HSCL(SCL):
     Shape:
         (b, d), (b, d), condition (b,) -> ()
 
+    Defaults:
+        temperature: Code: 0.5.
+        beta: Paper: 0.1 to 5. Code: 1.
+
     Source:
         Jiang et al., Supervised Contrastive Learning with Hard Negative Samples (2022), eqs. (27),
         (29); eqs. (9), (14), (15) are ``beta=0, o=1`` with a threshold.  Their training code computes

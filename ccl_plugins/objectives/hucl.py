@@ -25,6 +25,10 @@ class HUCL(UCL):
     Shape:
         (b, d), (b, d) -> ()
 
+    Defaults:
+        temperature: Code: 0.5.
+        beta: Paper: 0.1 to 5. Code: 1.
+
     Source:
         Jiang et al., Supervised Contrastive Learning with Hard Negative Samples (2022), eqs. (28),
         (29); eqs. (5), (9), (11) are ``beta=0, o=1`` with a threshold; their code computes

@@ -35,6 +35,13 @@ class IBOTLoss(SelfDistillation):
     Shape:
         patches: student and teacher (p, d), with counts (b, v) -> ()
 
+    Defaults:
+        temperature: Paper: 0.1. Code: 0.1.
+        teacher_temperature: Paper: 0.04 to 0.07. Code: 0.04 to 0.07. Here: the first value of the
+            warm-up.
+        momentum: Code: 0.9.
+        iterations: Code: 3. Here: that of DINOv2's Sinkhorn-Knopp.
+
     Source:
         Zhou et al., iBOT: Image BERT Pre-Training with Online Tokenizer (2022), as lightly's
         ``IBOTPatchLoss``.  The paper's released code has the center of all patches; that of masked patches

@@ -28,6 +28,10 @@ class InfoNCE(ContrastiveObjective):
         \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + \sum_{j \in \mathcal{N}_i} e^{s_{ij}}}
         \mathcal{N}_i = \{ j : j \neq i \}
 
+    Defaults:
+        temperature: Code: 0.07 to 0.5. Here: that of the conditional objectives, with which it is
+            compared.
+
     Source:
         van den Oord et al., Representation Learning with Contrastive Predictive Coding (2018).  Tsai
         et al., Conditional Contrastive Learning with Kernel (2022), eq. (1) is ``symmetric=False``;

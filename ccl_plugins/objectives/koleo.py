@@ -36,6 +36,9 @@ class KoLeo(ContrastiveObjective):
         TypeError: For a number of views that is not whole.
         ValueError: For a value out of range, and for a batch of one sample.
 
+    Defaults:
+        eps: Code: 1e-8. Here: that of DINOv2 and lightly.
+
     Source:
         Sablayrolles et al., Spreading Vectors for Similarity Search (2019); on one process as lightly's
         ``KoLeoLoss``, which looks for neighbors within each.  The weight: Oquab et al., DINOv2: Learning

@@ -43,6 +43,10 @@ class Prototypes(GuideHead):
         momentum: m, from 0 to below 1.
         classes: Number of classes, 2 to 2^20; None: as many as the condition has when training starts.
 
+    Defaults:
+        temperature: Here: that of ``supcon``.
+        momentum: Here: of no paper.
+
     Source:
         After Gardès et al., Who Needs Labels? Adapting Vision Foundation Models With the Metadata You
         Already Have (2026), FINO; the formula is our own.

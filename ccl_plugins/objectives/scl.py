@@ -39,6 +39,9 @@ class SCL(UCL):
             larger classes weigh more; ``"anchors"``, every anchor has equal weight.
         within_view: Whether keys of the anchor's own view are compared with it too.
 
+    Defaults:
+        temperature: Code: 0.5.
+
     Source:
         Jiang et al., Supervised Contrastive Learning with Hard Negative Samples (2022), eq. (29) with
         q of eq. (8); eqs. (9), (12) are ``o=1``; their code computes ``o="negatives"``, and trains

@@ -49,6 +49,9 @@ class SoftInfoNCE(ContrastiveObjective):
             with the name of the condition that the kernel reads, by default ``"condition"``.  Samples
             whose similarity to the anchor is at or above the threshold are left out.
 
+    Defaults:
+        temperature: Here: that of the other conditional objectives.
+
     Source:
         Dufumier et al., Contrastive Learning with Continuous Proxy Meta-Data for 3D MRI Classification
         (2021); Sobal et al., X-Sample Contrastive Loss (2024); Zheng et al., ReSSL: Relational

@@ -47,6 +47,9 @@ class SupCon(ContrastiveObjective):
         denominator: The keys a of the denominator: ``"all"``; or ``"negatives"``, those of other classes
             and the positive p (SINCERE).
 
+    Defaults:
+        temperature: Paper: 0.1. Code: 0.07.
+
     Source:
         Khosla et al., Supervised Contrastive Learning (2020), eq. (2), without the factor τ / 0.07 of
         their code; Feeney and Hughes, SINCERE: Supervised Information Noise-Contrastive Estimation

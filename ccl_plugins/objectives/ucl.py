@@ -50,6 +50,9 @@ class UCL(ContrastiveObjective):
             negative get weight 0; None: none are left out.
         weight_gradient: Whether the gradient flows through the weights too.
 
+    Defaults:
+        temperature: Code: 0.5.
+
     Source:
         Jiang et al., Supervised Contrastive Learning with Hard Negative Samples (2022), eq. (29) with
         q of eq. (4); eqs. (9), (10) are ``o=1``; their code computes ``o="negatives"``.

@@ -32,6 +32,10 @@ class WeaklySupCCLK(CCLK):
     Shape:
         (b, d), (b, d), condition (b,) or (b, c) -> ()
 
+    Defaults:
+        temperature: Code: 0.5. Here: that of the other conditional objectives.
+        ridge: Code: 0.01.
+
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (7), which is
         ``symmetric=False, negative_weights="keep"``.

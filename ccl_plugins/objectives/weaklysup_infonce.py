@@ -29,6 +29,9 @@ class WeaklySupInfoNCE(InfoNCE):
     Shape:
         (b, d), (b, d), condition (b,) of class ids -> ()
 
+    Defaults:
+        temperature: Code: 0.1 and 0.2 in scripts of Cl-InfoNCE.
+
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (3).
     """

@@ -26,6 +26,11 @@ class LARS:
 
     Reference:
         You et al., Large Batch Training of Convolutional Networks (2017).
+
+    Defaults:
+        lr: Paper: 0.3 for 256 samples (SimCLR).
+        weight_decay: Paper: 0.000001 (SimCLR).
+        momentum: Code: 0.9 (SimCLR).
     """
 
     def __init__(self, lr: float = 0.3, weight_decay: float = 1e-6, momentum: float = 0.9) -> None:

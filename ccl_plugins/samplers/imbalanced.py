@@ -47,6 +47,10 @@ class Imbalanced(Uniform):
         ValueError: For a parameter out of its range, a condition without classes, and a batch of more
             samples than are kept.
 
+    Defaults:
+        steps: Code: 10.
+        selection: Code: 2021.
+
     Source:
         Zheng et al., Contrastive Attraction and Contrastive Repulsion for Representation Learning
         (2023), section 5.1, by their code: the printed proportions are 0 or 1 for all classes but one.

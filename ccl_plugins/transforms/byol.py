@@ -22,6 +22,14 @@ class BYOLTransform(LightlyTransform):
         blur: Probabilities of a Gaussian blur of 0.1 to 2 pixels, in the two kinds of view.
         solarize: Probabilities of inverting the brighter half of the pixel range, in the two kinds of view.
 
+    Defaults:
+        size: Paper: 224. Code: 224.
+        min_scale: Paper: 0.08. Code: 0.08 (MoCo v3; 0.2 for ResNet).
+        flip: Paper: 0.5. Code: 0.5.
+        jitter: Paper: 0.4, 0.4, 0.2, 0.1. Code: 0.4, 0.4, 0.2, 0.1. Here: these four are the range
+            of strength 1.
+        gray: Paper: 0.2. Code: 0.2.
+
     Source:
         Grill et al., Bootstrap Your Own Latent (2020), appendix B; Chen et al., An Empirical Study of
         Training Self-Supervised Vision Transformers (2021).  As in lightly.

@@ -30,6 +30,17 @@ class DINOTransform(LightlyTransform):
     Attributes:
         sizes: Height and width of each view in pixels.
 
+    Defaults:
+        small: Code: 8. Here: lightly has 6.
+        size: Paper: 224. Code: 224.
+        small_size: Paper: 96. Code: 96.
+        min_scale: Code: 0.4.
+        small_min_scale: Code: 0.05.
+        flip: Code: 0.5.
+        jitter: Code: 0.4, 0.4, 0.2, 0.1. Here: these four are the range of strength 1.
+        gray: Code: 0.2.
+        solarize: Code: 0.2.
+
     Source:
         Caron et al., Emerging Properties in Self-Supervised Vision Transformers (2021).  As in lightly,
         with its bicubic crops; ``batched`` ones are bilinear.

@@ -46,7 +46,8 @@ class LightlyTransform:
         min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
         flip: Probability of a horizontal flip.
         jitter: Strength of the color jitter, applied with probability 0.8; 0 turns it off, 0.5 is usual
-            for small images.  The most is 2.5 for SimCLR's views and 5 for MoCo v2's and BYOL's.
+            for small images, and 1 is the range of the transform's own paper.  The most is 2.5 for
+            SimCLR's views and 5 for MoCo v2's and BYOL's.
         gray: Probability of losing the color.
         blur: Probability of a Gaussian blur of 0.1 to 2 pixels.
 

@@ -16,6 +16,14 @@ class MoCoV2Transform(LightlyTransform):
     Args:
         count: Number of views, all drawn alike, 1 to 1024.
 
+    Defaults:
+        size: Paper: 224. Code: 224.
+        min_scale: Code: 0.2.
+        flip: Code: 0.5.
+        jitter: Code: 0.4, 0.4, 0.4, 0.1. Here: these four are the range of strength 1.
+        gray: Code: 0.2.
+        blur: Code: 0.5.
+
     Source:
         Chen et al., Improved Baselines with Momentum Contrastive Learning (2020), as in lightly.
     """

@@ -18,6 +18,15 @@ class MultiTransform(LightlyTransform):
             torchvision: for brightness, contrast, saturation, and hue, at most 0.5.
         jitter_chance: Probability of the color jitter.
 
+    Defaults:
+        size: Here: the augmentations are those of ``simclr``.
+        min_scale: Here: that of ``simclr``.
+        flip: Here: that of ``simclr``.
+        jitter: Here: that of ``simclr``.
+        jitter_chance: Here: that of ``simclr``.
+        gray: Here: that of ``simclr``.
+        blur: Here: that of ``simclr``.
+
     Source:
         The 1 + K views of Zheng et al., Contrastive Attraction and Contrastive Repulsion for
         Representation Learning (2021), with SimCLR's augmentations.

@@ -16,6 +16,14 @@ class SimCLRTransform(LightlyTransform):
     Images are PIL images of mode RGB or L, or uint8 tensors (channels, height, width); gray images are
     repeated to three channels if ``mean`` has three.
 
+    Defaults:
+        size: Paper: 224. Code: 224.
+        min_scale: Paper: 0.08. Code: 0.08.
+        flip: Paper: 0.5. Code: 0.5.
+        jitter: Paper: 1; 0.5 on CIFAR-10. Code: 1.
+        gray: Paper: 0.2. Code: 0.2.
+        blur: Paper: 0.5; none on CIFAR-10. Code: 0.5.
+
     Source:
         Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020),
         appendix A, as in lightly.

@@ -1,49 +1,20 @@
-"""Write what is committed of the reference: components.md, and the tables of traits in kinds.md."""
+"""Write what is generated and committed of the reference: the tables of traits in kinds.md."""
 
 from __future__ import annotations
 
-import inspect
 import re
 from pathlib import Path
 from typing import Any
 
-from ccl_plugins.commands.docstrings import documentation
-from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import TRAITS
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-HEAD = """# Components
-
-<!-- Written by docs/reference/generate.py; run it after a change. -->
-
-Every built-in component by kind, in a sentence. A name leads to its code, in the built site to its page;
-`ccl info KIND NAME` shows a component in full, those of plug-ins too.
-"""
 TRAIT = "| trait | default | |\n|---|---|---|\n"
 
 
 def render() -> dict[Path, str]:
     """The text of each file."""
-    return {HERE / "components.md": _components(), HERE / "kinds.md": _kinds()}
-
-
-def _components() -> str:
-    reg = registry()
-    parts = [HEAD]
-    for kind in reg.kinds:
-        parts.append(f"## {kind}\n\n| name | |\n|---|---|")
-        for spec in reg.specs(kind):
-            if spec.plugin != reg.host:
-                continue
-            target = spec.load()
-            file = Path(inspect.getsourcefile(target) or "").relative_to(ROOT)
-            sentence = " ".join(documentation(target).partition("\n\n")[0].split()).replace(
-                "``", "`"
-            )
-            parts.append(f"| [`{spec.name}`](../../{file}) | {sentence} |")
-        parts.append("")
-    return "\n".join(parts)
+    return {HERE / "kinds.md": _kinds()}
 
 
 def _kinds() -> str:

@@ -22,15 +22,14 @@ import components
 import configuration
 from sphinx.cmd.build import build_main
 
-from ccl_plugins.kinds import registry
-
 ROOT = Path(__file__).parents[2]
 GALLERY = "examples/gallery"
 BUILT = {
+    "ccl_plugins/kinds.py": "reference/components.md",
     "ccl_plugins/training/settings.py": "reference/configuration.md",
     "ccl_plugins/testing/every_kind.py": "reference/checks.md",
 }
-"""Files of which a page of the reference is written, beside those of components and public modules."""
+"""Files to which a link leads to a page of the reference, beside those of components and public modules."""
 PAPERS = """# Papers
 
 Those that components name as their source.
@@ -168,8 +167,6 @@ class Site:
         folder = Path(name).parent
         if name == "index.md":
             return "".join(_toctree(*each) for each in self._contents())
-        if name == "reference/components.md":
-            return _toctree("", [f"components/{kind}/index.md" for kind in registry().kinds])
         if Path(name).stem in ("index", "README") and folder != Path("."):
             below = [n for n in self.written if Path(n).parent == folder and n != name]
             return _toctree("", [Path(n).name for n in below])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import docstrings
 import matrices
 import references
 
-from ccl_plugins.commands.docstrings import documentation, equation, sections
+from ccl_plugins.commands.docstrings import documentation, entries, equation, sections
 from ccl_plugins.commands.info import Description, describe
 from ccl_plugins.kinds import FOLDERS, registry
 from ccl_plugins.protocols import DoesNotApply
@@ -27,6 +28,7 @@ BATCH = "[The batch](../../notation.md#the-pictures), and how to read them."
 def pages() -> Iterator[tuple[str, str]]:
     """The path below ``reference/`` and the text of each page."""
     reg = registry()
+    yield "components.md", listing()
     for kind, each in reg.kinds.items():
         specs = [spec for spec in reg.specs(kind) if spec.plugin == reg.host]
         entries = "\n".join(spec.name for spec in specs)
@@ -38,6 +40,24 @@ def pages() -> Iterator[tuple[str, str]]:
         )
         for spec in specs:
             yield f"components/{kind}/{spec.name}.md", page(spec)
+
+
+def listing() -> str:
+    """Every built-in component in a sentence, in a table for each kind."""
+    reg = registry()
+    parts = [
+        "# Components\n\nEvery built-in component by kind, in a sentence. `ccl info KIND NAME` shows a"
+        " component in full, those of plug-ins too.\n"
+    ]
+    for kind in reg.kinds:
+        parts.append(f"## {kind}\n\n| name | |\n|---|---|")
+        for spec in reg.specs(kind):
+            if spec.plugin == reg.host:
+                summary = docstrings.prose(reg.summary(spec), api.link)
+                parts.append(f"| [`{spec.name}`](components/{kind}/{spec.name}.md) | {summary} |")
+        parts.append("")
+    pages = "\n".join(f"components/{kind}/index" for kind in reg.kinds)
+    return "\n".join([*parts, f"```{{toctree}}\n:hidden:\n\n{pages}\n```\n"])
 
 
 def page(spec: Any) -> str:
@@ -53,7 +73,7 @@ def page(spec: Any) -> str:
     doc = documentation(target)
     summary, _, rest = sections(doc)[""].partition("\n\n")
     text = doc.replace(sections(doc)[""], _without_formula(rest) if formulas else rest, 1)
-    kept = docstrings.markdown(text, api.link, leave_out=("Args", "Raises", "Source"))
+    kept = docstrings.markdown(text, api.link, leave_out=("Args", "Raises", "Defaults", "Source"))
     parts = [
         f"# {spec.name}",
         docstrings.prose(summary, api.link),
@@ -64,7 +84,7 @@ def page(spec: Any) -> str:
         _facts(spec, about, target),
         "## Parameters",
         api.entry(f"ccl_plugins.{FOLDERS[spec.kind]}.{target.__name__}", target, _parameters(doc)),
-        _table("Defaults beside the paper's", defaults(spec.kind, spec.name)),
+        _table("Defaults beside the paper's", defaults(target)),
         _table("Cost", cost(spec.name) if spec.kind == "objective" else "", COST),
         _source(spec, about, sections(doc).get("Source:", "")),
     ]
@@ -147,6 +167,38 @@ def _table(title: str, table: str, caption: str = "") -> str:
     return "\n\n".join(filter(None, [f"## {title}", table, caption])) if table else ""
 
 
+def stated(target: Any) -> dict[str, tuple[str, str, str]]:
+    """What the section ``Defaults`` of a docstring says of each number.
+
+    The default of the paper, that of its released code, and a reason; "" where one is not stated.
+
+    Raises:
+        ValueError: For an entry that states none of them.
+    """
+    found = {}
+    for name, entry in entries(sections(inspect.getdoc(target) or "").get("Defaults:", "")):
+        text = " ".join(entry.partition(":")[2].split())
+        parts = dict(re.findall(r"(Paper|Code|Here): (.*?)\.?(?= (?:Paper|Code|Here): |$)", text))
+        if not parts:
+            raise ValueError(
+                f"{target.__name__}: {name} has neither Paper, Code nor Here: {text!r}"
+            )
+        found[name] = (parts.get("Paper", ""), parts.get("Code", ""), parts.get("Here", ""))
+    return found
+
+
+def defaults(target: Any) -> str:
+    """The table of a component's numbers beside those of papers and released code; "" without any."""
+    given, rows = inspect.signature(target).parameters, []
+    for name, found in stated(target).items():
+        paper, code, why = (docstrings.prose(each, api.link) for each in found)
+        rows.append(
+            f"| `{name}` | {given[name].default} | {paper or '—'} | {code or '—'} | {why} |"
+        )
+    head = ["| Parameter | Here | Paper | Released code | Why |", "|---|---|---|---|---|"]
+    return "\n".join([*head, *rows]) if rows else ""
+
+
 @functools.cache
 def _rows(page: str) -> list[tuple[str, str]]:
     """The rows of the tables of a page, each with the head of its table."""
@@ -160,25 +212,6 @@ def _rows(page: str) -> list[tuple[str, str]]:
         else:
             head = ""
     return found
-
-
-def defaults(kind: str, name: str) -> str:
-    """The table of a component's numbers beside those of papers and released code; "" without any."""
-    rows = [row for head, row in _rows("reference/defaults.md") if _is(head, row, kind, name)]
-    cells = [row.split(" | ", 1)[1] for row in rows]
-    if not cells:
-        return ""
-    return "\n".join(
-        [
-            "| Parameter | Here | Paper | Released code | Why |",
-            "|---|---|---|---|---|",
-            *(f"| {row}" for row in cells),
-        ]
-    )
-
-
-def _is(head: str, row: str, kind: str, name: str) -> bool:
-    return head.split("|")[1].strip().lower() == kind and row.startswith(f"| `{name}` |")
 
 
 def cost(name: str) -> str:

@@ -7,7 +7,6 @@ import inspect
 import pytest
 import torch
 from lightly.models.modules import heads
-from support.components import defaults
 from support.sharded_methods import Small
 from torch import nn
 
@@ -126,5 +125,9 @@ def test_every_width_may_be_one(name):
 
 
 def test_heads_end_in_a_norm_by_default():
-    found = defaults(mlp_head)
-    assert found == {"batch_norm": True, "last_norm": "affine", "last_bias": True}
+    parameters = inspect.signature(mlp_head).parameters.values()
+    assert {p.name: p.default for p in parameters if p.default is not p.empty} == {
+        "batch_norm": True,
+        "last_norm": "affine",
+        "last_bias": True,
+    }

@@ -34,6 +34,9 @@ class DCL(ContrastiveObjective):
         kernel: A similarity of condition values, or None.
         on: The name of the condition that the kernel reads.
 
+    Defaults:
+        temperature: Code: 0.1.
+
     Source:
         Yeh et al., Decoupled Contrastive Learning (2022), L_DC; the kernel is not in the paper.
     """

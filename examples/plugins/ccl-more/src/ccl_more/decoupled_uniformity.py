@@ -24,6 +24,9 @@ class DecoupledUniformity(ContrastiveObjective):
         on: The name of the condition that the kernel reads.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
+    Defaults:
+        precision: Paper: 1. Code: 2.
+
     Source:
         Dufumier et al., Integrating Prior Knowledge in Contrastive Learning with Kernel (2023).
     """

@@ -33,6 +33,9 @@ class FSCL(Supervised):
         on: The name of the condition with the target class.
         sensitive: The name of the condition with the sensitive attribute.
 
+    Defaults:
+        temperature: Code: 0.1 (script); 0.07 (class).
+
     Source:
         Park et al., Fair Contrastive Learning for Facial Attribute Classification (2022).
     """

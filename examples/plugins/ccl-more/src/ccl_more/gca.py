@@ -41,6 +41,12 @@ class GCA(ContrastiveObjective):
         column_penalty: ρ of the keys' masses, above 0; None: they are exact.
         on: The name of the condition that the kernel reads.
 
+    Defaults:
+        iterations: Code: 10.
+        row_penalty: Code: 0.0001. Here: with 0.0001 masses are free, and the plan is that without
+            iterations.
+        column_penalty: Code: 0.0001. Here: as for ``row_penalty``.
+
     Source:
         Chen et al., Your Contrastive Learning Problem Is Secretly a Distribution Alignment Problem
         (2024), GCA-INCE (without penalties) and GCA-UOT.

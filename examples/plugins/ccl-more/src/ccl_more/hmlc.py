@@ -44,6 +44,9 @@ class HMLC(Supervised):
         ValueError: For weights that are not one for each level, and for levels that do not go from coarse
             to fine.
 
+    Defaults:
+        temperature: Code: 0.07; 0.1 (README).
+
     Source:
         Zhang et al., Use All the Labels: A Hierarchical Multi-Label Contrastive Learning Framework
         (2022), HiMulConE, HiMulCon and HiConE.

@@ -36,6 +36,15 @@ class ISogCLR(SogCLR):
         highest: The upper bound of temperatures.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
+    Defaults:
+        temperature: Code: 0.1. Here: the first temperature.
+        gamma: Code: 0.8 (README).
+        rho: Code: 0.4 (README); 6.
+        rate: Code: 0.03 (README); 0.001.
+        beta: Code: 0.5 (README); 0.9.
+        lowest: Code: 0.05.
+        highest: Code: 1.
+
     Source:
         Qiu et al., Not All Semantics Are Created Equal: Contrastive Self-Supervised Learning with
         Automatic Temperature Individualization (2023), alg. 1.

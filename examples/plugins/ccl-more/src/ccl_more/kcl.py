@@ -31,6 +31,10 @@ class KCL(SupCon):
     Args:
         k: The number of samples that are drawn for each anchor, 1 or more.
 
+    Defaults:
+        temperature: Code: 0.07.
+        k: Paper: 6.
+
     Source:
         Kang et al., Exploring Balanced Feature Spaces for Representation Learning (2021), the
         k-positive contrastive loss.

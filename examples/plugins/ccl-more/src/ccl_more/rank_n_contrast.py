@@ -29,6 +29,9 @@ class RankNContrast(Supervised):
         on: The name of the condition, one or more real numbers.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
+    Defaults:
+        temperature: Paper: 2. Code: 2.
+
     Source:
         Zha et al., Rank-N-Contrast: Learning Continuous Representations for Regression (2023), eq. (1).
     """

@@ -24,6 +24,9 @@ class SigLIP(ContrastiveObjective):
         bias: The initial b.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
+    Defaults:
+        scale: Paper: 10. Code: 10. Here: at the start; it is learned.
+
     Source:
         Zhai et al., Sigmoid Loss for Language Image Pre-Training (2023), section 3.2.
     """

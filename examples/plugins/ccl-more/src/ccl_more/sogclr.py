@@ -31,6 +31,9 @@ class SogCLR(ContrastiveObjective):
         gamma: Weight of the new g_i in the average, above 0 and below 1.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
+    Defaults:
+        gamma: Paper: 0.9. Code: 0.9.
+
     Source:
         Yuan et al., Provable Stochastic Optimization for Global Contrastive Learning (2022), alg. 1.
     """

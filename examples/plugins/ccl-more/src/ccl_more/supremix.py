@@ -41,6 +41,10 @@ class SupReMix(Supervised):
         on: The name of the condition, one real number.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
+    Defaults:
+        temperature: Code: 0.3.
+        window: Code: 5. Here: in years of age; the unit is the condition's.
+
     Source:
         Wu et al., Mixup Your Own Pairs (2023), SupReMix.
     """

@@ -40,6 +40,9 @@ class TSC(WithClasses):
         every: Steps after which classes and targets are matched again, 1 or more.
         momentum: The share of the averages that each step keeps, from 0 to below 1.
 
+    Defaults:
+        temperature: Code: 0.07.
+
     Source:
         Li et al., Targeted Supervised Contrastive Learning for Long-Tailed Recognition (2022).
     """

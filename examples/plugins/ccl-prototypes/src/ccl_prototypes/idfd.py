@@ -39,6 +39,12 @@ class IDFD(InfoNCE):
     Raises:
         ValueError: For a number out of range; with ``bank``, before ``setup`` and without dataset indices.
 
+    Defaults:
+        temperature: Paper: 1. Code: 1.
+        feature_temperature: Paper: 2. Code: 2.
+        weight: Paper: 1. Code: 1.
+        momentum: Code: 0.5.
+
     Source:
         Tao et al., Clustering-friendly Representation Learning via Instance Discrimination and Feature
         Decorrelation (2021), section 3, where both losses are sums; means, as here, are their code's.

@@ -52,6 +52,10 @@ class ProtoNCE(InfoNCE):
         ValueError: For a number out of range; in a call, for a number of columns or of clusters other than
             in ``k``, and for centroids of another dimension than the embeddings.
 
+    Defaults:
+        temperature: Code: 0.2.
+        alpha: Paper: 10. Code: 10.
+
     Source:
         Li et al., Prototypical Contrastive Learning of Unsupervised Representations (2021), eq. (11),
         (12), algorithm 1.  Of φ the paper leaves open what ``concentration`` says, and so does ours from

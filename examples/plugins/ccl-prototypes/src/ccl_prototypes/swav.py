@@ -44,6 +44,12 @@ class SwAV(ContrastiveObjective):
         ValueError: For a number out of range, embeddings of another width than the prototypes, masks or
             draws of a user, views without codes, and use before the prototypes exist.
 
+    Defaults:
+        k: Paper: 3000. Code: 3000.
+        temperature: Paper: 0.1. Code: 0.1.
+        epsilon: Paper: 0.05. Code: 0.05.
+        iterations: Paper: 3. Code: 3.
+
     Source:
         Caron et al., Unsupervised Learning of Visual Features by Contrasting Cluster Assignments (2020),
         eqs. (1) to (5).  From the authors' code are the normalized prototypes and the steps in which they
