@@ -13,7 +13,7 @@ from torch import Tensor
 from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.arrays import as_numbers, read_npy
-from ccl_plugins.files.mapped import Rows, blocks, place_of
+from ccl_plugins.files.mapped import Rows, blocks, by_row
 from ccl_plugins.files.reading import naming
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.metadata.columns import Encoded, encode
@@ -128,7 +128,7 @@ class Features:
             if len(set(widths)) > 1:
                 raise ValueError(f"train has {widths[0]} features, test {widths[1]}")
         splits = [
-            Annotated(_samples(each), columns, self._encoded.vocabulary, group=self.group)
+            Annotated(by_row(each), columns, self._encoded.vocabulary, group=self.group)
             for each, columns in zip(vectors, self._encoded.tables, strict=True)
         ]
         if self.test_fraction is not None:
@@ -168,11 +168,6 @@ def _read(source: Any) -> dict[str, Any]:
 
 def _vectors(samples: Tensor | Rows) -> Tensor:
     return samples.values if isinstance(samples, Rows) else samples
-
-
-def _samples(vectors: Tensor) -> Tensor | Rows:
-    """What gives the vectors one by one."""
-    return vectors if place_of(vectors) is None else Rows(vectors)
 
 
 def _as_vectors(features: Any) -> Tensor:

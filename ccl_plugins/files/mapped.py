@@ -1,7 +1,8 @@
 """Tensors that stay in their file: the system reads the pages that are used, and may drop them again.
 
-A file that changes under a run would change its data, so `Reading` refuses it; pages that were read count
-as memory of the process until `release_pages`.
+The storage of such a tensor, and so of each view of it, has the `MappedFile` that it is in.  A file that
+changes under a run would change its data, so `rows` refuses it; pages that were read count as memory of the
+process until `release_pages`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import IO, Any, NamedTuple
-from weakref import WeakKeyDictionary, finalize
+from typing import IO, Any
+from weakref import WeakSet, finalize
 
 import numpy as np
 import torch
@@ -51,37 +52,97 @@ class ChangedFile(OSError):
     """A file that tensors are read from was changed, moved or deleted since it was opened."""
 
 
-class Opened(NamedTuple):
-    """A file that tensors are mapped from: its path, what is known of it, its address and descriptor.
+class MappedFile:
+    """A file whose bytes are those of tensors.
 
-    A file of values that are needed for a while alone has no path: no checkpoint refers to it, and its name
-    may be deleted.
+    Args:
+        descriptor: Of the file, which is open; it is closed with this object.
+        path: The file; None: of values that are needed for a while alone.  No checkpoint refers to such a
+            file, and its name may be deleted.
+        access: Private by default: torch takes no memory that it may not write.
     """
 
-    path: Path | None
-    status: os.stat_result
-    address: int
-    descriptor: int
+    def __init__(self, descriptor: int, path: Path | None, access: int = mmap.ACCESS_COPY) -> None:
+        finalize(self, os.close, descriptor)
+        self.path, self._descriptor = path, descriptor
+        self._before = os.fstat(descriptor)
+        self.content = mmap.mmap(descriptor, 0, access=access)
+        self._address = torch.frombuffer(self.content, dtype=torch.uint8).data_ptr()
+        _mapped.add(self)
+
+    @classmethod
+    def open(cls, path: Path) -> MappedFile:
+        """Map a file to read it."""
+        path = path.resolve()
+        return cls(os.open(path, os.O_RDONLY), path)
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> MappedFile | None:
+        """The file that a tensor is in; None for one in memory or on a device."""
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            return None
+        return getattr(tensor.untyped_storage(), "file", None)
+
+    def tensor(self, dtype: torch.dtype, shape: Sequence[int], first: int) -> Tensor:
+        """A tensor that begins at a byte of the file."""
+        count = math.prod(shape)
+        if not count:
+            return torch.empty(tuple(shape), dtype=dtype)
+        flat = torch.frombuffer(self.content, dtype=dtype, count=count, offset=first)
+        flat.untyped_storage().file = self  # type: ignore[attr-defined]  # all views of it share it
+        return flat.view(tuple(shape))
+
+    def first_byte(self, tensor: Tensor) -> int:
+        """Where a tensor begins in the file."""
+        return tensor.data_ptr() - self._address
+
+    def read(self, first: int, into: memoryview) -> None:
+        """Read bytes by their position, as many as there is room for.
+
+        Raises:
+            ChangedFile: If the file is shorter than it was.
+        """
+        if os.preadv(self._descriptor, [into], first) != len(into):
+            raise self._changed("it is shorter than it was")
+
+    def check(self) -> None:
+        """Refuse the file if it changed since it was mapped.
+
+        Raises:
+            ChangedFile: If it did.
+        """
+        if self.path is None:
+            return
+        try:
+            now = os.stat(self.path)
+        except OSError as error:
+            raise self._changed(f"{error.strerror}") from error
+        before = self._before
+        if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+            raise self._changed(f"it had {before.st_size} bytes, and has {now.st_size}")
+
+    def _changed(self, what: str) -> ChangedFile:
+        return ChangedFile(
+            f"{self.path} was changed while values are read from it ({what}): the values of this run would"
+            " be a mixture; put back the file, and begin anew or resume"
+        )
 
 
-_open: WeakKeyDictionary[mmap.mmap, Opened] = WeakKeyDictionary()
-
-DEPTH = 6
-"""How deep tensors may lie in an object, as in a part of a part of a data set."""
+_mapped: WeakSet[MappedFile] = WeakSet()
 
 
 def map_safetensors(path: Path) -> dict[str, Tensor] | None:
     """The tensors of a safetensors file, which has been checked to be one; None if it cannot be mapped."""
-    mapped, content = _map(path)
-    start = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(bytes(content[8:start]))
+    file = MappedFile.open(path)
+    start = 8 + int.from_bytes(file.content[:8], "little")
+    header = json.loads(file.content[8:start])
     header.pop("__metadata__", None)
     tensors = {}
     for name, entry in header.items():
         dtype, first = DTYPES.get(entry["dtype"]), start + entry["data_offsets"][0]
         if dtype is None or first % dtype.itemsize:
             return None
-        tensors[name] = _tensor(mapped, dtype, entry["shape"], first)
+        tensors[name] = file.tensor(dtype, entry["shape"], first)
     return tensors
 
 
@@ -101,7 +162,7 @@ def map_npy(path: Path) -> Tensor | None:
         return None
     if by_column or known not in NAMES or first % known.itemsize:
         return None
-    return _tensor(_map(path)[0], known, shape, first)
+    return MappedFile.open(path).tensor(known, shape, first)
 
 
 def is_large(size: int) -> bool:
@@ -140,17 +201,13 @@ def writing(
             os.posix_fallocate(file.fileno(), 0, 8 + len(words) + size)
             file.write(len(words).to_bytes(8, "little") + words)
             file.flush()
-            mapped = mmap.mmap(file.fileno(), 0)
-        _open[mapped] = Opened(temporary, os.stat(temporary), 0, -1)
-        try:
-            start = 8 + len(words)
-            yield {
-                name: _tensor(mapped, DTYPES[e["dtype"]], e["shape"], start + e["data_offsets"][0])
-                for name, e in header.items()
-            }
-            mapped.flush()
-        finally:
-            del _open[mapped]
+            mapped = MappedFile(os.dup(file.fileno()), None, mmap.ACCESS_WRITE)
+        start = 8 + len(words)
+        yield {
+            name: mapped.tensor(DTYPES[e["dtype"]], e["shape"], start + e["data_offsets"][0])
+            for name, e in header.items()
+        }
+        mapped.content.flush()
 
 
 def rows(values: Tensor, index: Tensor) -> Tensor:
@@ -160,25 +217,23 @@ def rows(values: Tensor, index: Tensor) -> Tensor:
     the memory of the process.
 
     Raises:
-        ChangedFile: If the file is shorter than it was.
+        ChangedFile: If the file changed since it was mapped.
         IndexError: For a place that there is not.
     """
-    mapped = _file_of(values) if _open else None
-    if mapped is None or not values.is_contiguous():
+    file = MappedFile.of(values)
+    if file is None or not values.is_contiguous():
         return values[index]
     for place in (index.min(), index.max()) if index.numel() else ():
         if not -len(values) <= place < len(values):
             raise IndexError(f"there are {len(values)} rows, and none at {int(place)}")
-    path, _, address, descriptor = _open[mapped]
     copied = values.new_empty((*index.shape, *values.shape[1:]))
-    size, first = values[:1].nbytes, values.data_ptr() - address
+    size, first = values[:1].nbytes, file.first_byte(values)
     buffer: Any = copied.reshape(-1).view(torch.uint8).numpy() if copied.numel() else b""
     into = memoryview(buffer)
     places = (index % len(values)).flatten().tolist()  # as tensors count from the end
     for number, place in enumerate(places):
-        part = into[number * size : (number + 1) * size]
-        if os.preadv(descriptor, [part], first + place * size) != size:
-            raise ChangedFile(_changed(path, "it is shorter than it was"))
+        file.read(first + place * size, into[number * size : (number + 1) * size])
+    file.check()
     return copied
 
 
@@ -252,8 +307,8 @@ class Filling:
             return self._rows, False
         with self._file as file:
             file.flush()
-            mapped, _ = _map_descriptor(os.dup(file.fileno()), None)
-        return _tensor(mapped, self._rows.dtype, (self._size, *self._rows.shape[1:]), 0), True
+            mapped = MappedFile(os.dup(file.fileno()), None)
+        return mapped.tensor(self._rows.dtype, (self._size, *self._rows.shape[1:]), 0), True
 
 
 class Rows:
@@ -276,6 +331,10 @@ class Rows:
             raise IndexError(f"there are {len(self)} rows, and none at {index}")
         return rows(self.values, torch.tensor(index))
 
+    def __getitems__(self, indices: Sequence[int]) -> list[Tensor]:
+        """Some rows."""
+        return list(rows(self.values, torch.as_tensor(indices, dtype=torch.long)))
+
     def __reduce__(self) -> Any:
         """Another process maps the file itself."""
         place = place_of(self.values)
@@ -288,50 +347,21 @@ def _rows_at(path: Path, first: int, dtype: torch.dtype, shape: tuple[int, ...])
     return Rows(map_at(path, first, dtype, shape))
 
 
-class Reading:
-    """The files of the tensors in some objects, while rows are read from them at random.
-
-    Args:
-        owners: Tensors, or objects with tensors among their attributes: a split, a table.
-    """
-
-    def __init__(self, *owners: Any) -> None:
-        tensors = _tensors(owners) if _open else ()
-        files = [mapped for tensor in tensors if (mapped := _file_of(tensor)) is not None]
-        self._files = list(dict.fromkeys(files))
-
-    def check(self) -> None:
-        """Refuse files that changed since they were mapped.
-
-        Raises:
-            ChangedFile: Naming the first.
-        """
-        for path, before, *_ in (_open[mapped] for mapped in self._files):
-            if path is None:
-                continue
-            try:
-                now = os.stat(path)
-            except OSError as error:
-                raise ChangedFile(_changed(path, f"{error.strerror}")) from error
-            if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-                what = f"it had {before.st_size} bytes, and has {now.st_size}"
-                raise ChangedFile(_changed(path, what))
+def by_row(values: Any) -> Any:
+    """What gives the rows of values one by one: `Rows` of a tensor in a file, others as they are."""
+    return Rows(values) if isinstance(values, Tensor) and place_of(values) else values
 
 
 def release_pages() -> None:
     """Drop the pages of all mapped files from this process; the system may still have them."""
-    for mapped in list(_open):
-        mapped.madvise(mmap.MADV_DONTNEED)
+    for file in _mapped:
+        file.content.madvise(mmap.MADV_DONTNEED)
 
 
 def place_of(tensor: Tensor) -> tuple[Path, int] | None:
     """The file that a tensor is mapped from, and its first byte there; None for one that may go."""
-    if tensor.device.type != "cpu" or not tensor.is_contiguous():
-        return None
-    if (mapped := _file_of(tensor)) is None:
-        return None
-    path, _, address, _ = _open[mapped]
-    return None if path is None else (path, tensor.data_ptr() - address)
+    file = MappedFile.of(tensor) if tensor.is_contiguous() else None
+    return None if file is None or file.path is None else (file.path, file.first_byte(tensor))
 
 
 def map_at(path: Path, first: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
@@ -341,10 +371,10 @@ def map_at(path: Path, first: int, dtype: torch.dtype, shape: Sequence[int]) -> 
         OSError: If there is no such file.
         ValueError: If it is too small.
     """
-    mapped, _ = _map(path)
-    if first + math.prod(shape) * dtype.itemsize > len(mapped):
-        raise ValueError(f"it has {len(mapped)} bytes, too few")
-    return _tensor(mapped, dtype, shape, first)
+    file = MappedFile.open(path)
+    if first + math.prod(shape) * dtype.itemsize > len(file.content):
+        raise ValueError(f"it has {len(file.content)} bytes, too few")
+    return file.tensor(dtype, shape, first)
 
 
 def blocks(values: Tensor | np.ndarray[Any, Any]) -> Iterator[slice]:
@@ -357,63 +387,3 @@ def blocks(values: Tensor | np.ndarray[Any, Any]) -> Iterator[slice]:
         yield slice(first, min(first + step, len(values)))
         if step < len(values):
             release_pages()
-
-
-def _map(path: Path) -> tuple[mmap.mmap, memoryview]:
-    path = path.resolve()
-    return _map_descriptor(os.open(path, os.O_RDONLY), path)
-
-
-def _map_descriptor(descriptor: int, path: Path | None) -> tuple[mmap.mmap, memoryview]:
-    try:
-        # Private: torch takes no memory that it may not write.
-        mapped = mmap.mmap(descriptor, 0, access=mmap.ACCESS_COPY)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    finalize(mapped, os.close, descriptor)
-    address = torch.frombuffer(mapped, dtype=torch.uint8).data_ptr()
-    _open[mapped] = Opened(path, os.fstat(descriptor), address, descriptor)
-    return mapped, memoryview(mapped)
-
-
-def _tensor(mapped: mmap.mmap, dtype: torch.dtype, shape: Any, first: int) -> Tensor:
-    count = math.prod(shape)
-    if not count:
-        return torch.empty(tuple(shape), dtype=dtype)
-    return torch.frombuffer(mapped, dtype=dtype, count=count, offset=first).view(tuple(shape))
-
-
-def _file_of(tensor: Tensor) -> mmap.mmap | None:
-    place = tensor.untyped_storage().data_ptr() if tensor.device.type == "cpu" else 0
-    for mapped, opened in list(_open.items()):
-        if opened.address <= place < opened.address + len(mapped):
-            return mapped
-    return None
-
-
-def _tensors(owners: Any) -> Iterator[Tensor]:
-    """The strided tensors in some objects, at most `DEPTH` deep."""
-    level, seen = [owners], set[int]()
-    for _ in range(DEPTH):
-        deeper: list[Any] = []
-        for each in level:
-            if id(each) in seen or isinstance(each, str | bytes | type | torch.nn.Module):
-                continue
-            seen.add(id(each))
-            if isinstance(each, Tensor):
-                yield from [each] if each.layout == torch.strided else []
-            elif isinstance(each, tuple):
-                deeper += each
-            else:
-                deeper += (
-                    each if isinstance(each, Mapping) else getattr(each, "__dict__", {})
-                ).values()
-        level = deeper
-
-
-def _changed(path: Path | None, what: str) -> str:
-    return (
-        f"{path} was changed while values are read from it ({what}): the values of this run would be a"
-        " mixture; put back the file, and begin anew or resume"
-    )

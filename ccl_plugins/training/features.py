@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ccl_plugins.files.checkpoints import EMBEDDINGS
-from ccl_plugins.files.mapped import Filling, Reading, Rows, rows
+from ccl_plugins.files.mapped import Filling, Rows, rows
 from ccl_plugins.metadata.columns import columns_and_words
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
@@ -217,10 +217,8 @@ def _plain_batches(
     samples = getattr(split, "samples", None)
     held = getattr(split, "images", samples.values if isinstance(samples, Rows) else None)
     if isinstance(held, Tensor) and len(held) == len(split):
-        reading = Reading(held)
         for piece in pieces:
             yield transform.plain(rows(held, piece))
-            reading.check()
         return
     yield from torch.utils.data.DataLoader(
         split,

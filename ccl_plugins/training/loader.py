@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from ccl_plugins.datasets.annotated import dictionary, reads_several
 from ccl_plugins.files.images import read_image
-from ccl_plugins.files.mapped import Reading
+from ccl_plugins.files.mapped import by_row
 from ccl_plugins.pairs.patches import Masks
 from ccl_plugins.protocols import Masking, Transform, trait
 from ccl_plugins.training.first_use import check_views
@@ -92,14 +92,13 @@ class Items(Dataset[Augmented]):
         self.transform = transform
         self.transforms = trait(transform, "transforms")
         self.columns = (
-            {name: s and column_of(split, s) for name, s in sources(transform).items()}
+            {name: s and by_row(column_of(split, s)) for name, s in sources(transform).items()}
             if trait(transform, "modalities")
             else None
         )
         self.seed = seed
         self.batched = batched
         self.masking = masking
-        self._reading = Reading(split, self.columns)
         self._read_many = split.__getitems__ if reads_several(split) else None
 
     def __getitem__(self, key: SampleKey) -> Augmented:
@@ -109,9 +108,7 @@ class Items(Dataset[Augmented]):
         """A whole batch, so that the global generators are saved and restored once."""
         with undisturbed():
             together = self._read_together(keys)
-            drawn = [self._with_masks(self._draw(together, *key), *key) for key in keys]
-        self._reading.check()
-        return drawn
+            return [self._with_masks(self._draw(together, *key), *key) for key in keys]
 
     def _read_together(self, keys: Sequence[SampleKey]) -> dict[int, Any]:
         """The images of a batch by index, of a split that reads several at once; else none.

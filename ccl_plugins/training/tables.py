@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.files.mapped import Reading, place_of, rows
+from ccl_plugins.files.mapped import place_of, rows
 from ccl_plugins.files.reading import naming
 from ccl_plugins.files.written import delete
 from ccl_plugins.metadata.fitted import Embeddings as LocalEmbeddings
@@ -73,7 +73,6 @@ class Tables:
         self.variables: dict[str, Variable] = {}
         """The values of each table, of what type they are, and which samples have none."""
         self._in_file: dict[str, bool] = {}
-        self._reading = Reading()
         self._on_device: dict[tuple[str, str], Tensor] = {}
         self._references: dict[str, dict[str, Any] | None] = {}
         """Where the values of each table are in a file; found when a checkpoint is first written."""
@@ -142,7 +141,6 @@ class Tables:
         complete = trait(condition, "missing") == "error"  # it has been checked
         self.variables[name] = Variable(table.values, condition.value_type, complete=complete)
         self._in_file[name] = place_of(table.values) is not None
-        self._reading = Reading(tuple(each.values for each in self.tables.values()))
         self._on_device.clear()
         self._references.pop(name, None)
 
@@ -256,9 +254,7 @@ class Tables:
         Raises:
             ChangedFile: If such a file was changed since the run began.
         """
-        values = {n: rows(t.values, index) for n, t in self.tables.items() if self._in_file[n]}
-        self._reading.check()
-        return values
+        return {n: rows(t.values, index) for n, t in self.tables.items() if self._in_file[n]}
 
     def look_up(self, index: Tensor, read: Mapping[str, Tensor] | None = None) -> dict[str, Tensor]:
         """The values of a batch, by condition, on the device of its dataset indices (n,).

@@ -17,7 +17,6 @@ from ccl_plugins.files.fingerprints import of_tensors
 from ccl_plugins.files.mapped import (
     ChangedFile,
     Filling,
-    Reading,
     Rows,
     blocks,
     map_at,
@@ -88,8 +87,8 @@ def test_a_file_that_changed_is_refused(tmp_path, small, change):
     path = tmp_path / "a.safetensors"
     save_file(GIVEN, path)
     found, _ = read_tensors(path)
-    reading = Reading({"found": found})
-    reading.check()
+    first = torch.tensor([0])
+    rows(found["a"], first)
     if change == "edited":
         os.utime(path, ns=(0, 0))
     elif change == "shorter":
@@ -101,8 +100,7 @@ def test_a_file_that_changed_is_refused(tmp_path, small, change):
     with pytest.raises(
         ChangedFile, match=r"a\.safetensors was changed while values are read from it"
     ):
-        reading.check()
-    Reading(GIVEN).check()
+        rows(found["a"], first)
 
 
 def test_a_file_is_written_in_pieces(tmp_path, small):
@@ -161,6 +159,7 @@ def test_samples_of_a_file_go_to_another_process(tmp_path, small):
     assert b"a.safetensors" in content
     for each in (samples, pickle.loads(content)):
         assert len(each) == 6
+        assert torch.equal(torch.stack(each.__getitems__([5, 0])), GIVEN["a"][[6, 1]])
         assert torch.equal(torch.stack([*each]), GIVEN["a"][1:])
         assert torch.equal(each[-1], GIVEN["a"][6])
     with pytest.raises(IndexError, match="there are 6 rows, and none at 6"):
@@ -263,7 +262,6 @@ def test_processes_fill_in_the_rows_of_one_file(tmp_path, small):
     for rows_found in found:
         torch.testing.assert_close(rows_found, given, rtol=0, atol=0)
         assert place_of(rows_found) is None, "no table may refer to it"
-        Reading(rows_found).check()
         torch.testing.assert_close(rows(rows_found, torch.tensor([6, 0])), given[[6, 0]])
 
 

@@ -85,7 +85,7 @@ def test_large_features_are_in_a_file_without_a_name(tmp_path, monkeypatch) -> N
     monkeypatch.setattr(mapped, "LARGE", 0)
     found = frozen_features(method, SPLIT, FakeTransform(), batch_size=7, folder=tmp_path)
     torch.testing.assert_close(found.features, expected.features)
-    assert mapped._file_of(found.features) is not None
+    assert mapped.MappedFile.of(found.features) is not None
     assert not [*tmp_path.iterdir()]
 
 
