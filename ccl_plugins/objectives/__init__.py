@@ -9,7 +9,6 @@ from ccl_plugins.objectives.cl_infonce import ClInfoNCE as ClInfoNCE
 from ccl_plugins.objectives.classification import Classification as Classification
 from ccl_plugins.objectives.cluster_cross_entropy import ClusterCrossEntropy as ClusterCrossEntropy
 from ccl_plugins.objectives.cmc import CMC as CMC
-from ccl_plugins.objectives.debiased import Debiased as Debiased
 from ccl_plugins.objectives.dino import DINOLoss as DINOLoss
 from ccl_plugins.objectives.distillation import Distillation as Distillation
 from ccl_plugins.objectives.fair_cclk import FairCCLK as FairCCLK
@@ -19,10 +18,7 @@ from ccl_plugins.objectives.guide_head import GuideHead as GuideHead
 from ccl_plugins.objectives.guided import Guided as Guided
 from ccl_plugins.objectives.hardneg_cclk import HardNegCCLK as HardNegCCLK
 from ccl_plugins.objectives.hardneg_infonce import HardNegInfoNCE as HardNegInfoNCE
-from ccl_plugins.objectives.hcl import HCL as HCL
-from ccl_plugins.objectives.hscl import HSCL as HSCL
 from ccl_plugins.objectives.hsic import HSIC as HSIC
-from ccl_plugins.objectives.hucl import HUCL as HUCL
 from ccl_plugins.objectives.ibot import IBOTLoss as IBOTLoss
 from ccl_plugins.objectives.infonce import InfoNCE as InfoNCE
 from ccl_plugins.objectives.koleo import KoLeo as KoLeo
@@ -34,10 +30,14 @@ from ccl_plugins.objectives.regression import Regression as Regression
 from ccl_plugins.objectives.scalars import Scalar as Scalar
 from ccl_plugins.objectives.scalars import ScalarAttribute as ScalarAttribute
 from ccl_plugins.objectives.scalars import count_epochs as count_epochs
-from ccl_plugins.objectives.scl import SCL as SCL
 from ccl_plugins.objectives.soft_infonce import SoftInfoNCE as SoftInfoNCE
 from ccl_plugins.objectives.supcon import SupCon as SupCon
+from ccl_plugins.objectives.ucl import HCL as HCL
+from ccl_plugins.objectives.ucl import HSCL as HSCL
+from ccl_plugins.objectives.ucl import HUCL as HUCL
+from ccl_plugins.objectives.ucl import SCL as SCL
 from ccl_plugins.objectives.ucl import UCL as UCL
+from ccl_plugins.objectives.ucl import Debiased as Debiased
 from ccl_plugins.objectives.weaklysup_cclk import WeaklySupCCLK as WeaklySupCCLK
 from ccl_plugins.objectives.weaklysup_infonce import WeaklySupInfoNCE as WeaklySupInfoNCE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 import torch
@@ -9,12 +10,13 @@ from torch import Tensor
 
 from ccl_plugins.arguments import non_negative, positive
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.objectives.transport import other_queries, query_products, with_queue
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False)
 class AlignUniform(ContrastiveObjective):
     r"""Alignment of a sample's views and uniformity of all samples on the sphere.
 
@@ -44,27 +46,13 @@ class AlignUniform(ContrastiveObjective):
     """
 
     within_view = True
-    distributed: Literal["mean", "replicated"] = "replicated"
-    power = ScalarAttribute(positive)
-    precision = ScalarAttribute(positive)
-    align_weight = ScalarAttribute(non_negative)
-    uniform_weight = ScalarAttribute(non_negative)
+    distributed: Literal["mean", "replicated"] = field(default="replicated", init=False)
 
-    def __init__(
-        self,
-        power: Scalar = 2.0,
-        precision: Scalar = 2.0,
-        *,
-        align_weight: Scalar = 1.0,
-        uniform_weight: Scalar = 1.0,
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.power = power
-        self.precision = precision
-        self.align_weight = align_weight
-        self.uniform_weight = uniform_weight
+    power: Scalar = ScalarAttribute(positive, default=2.0)
+    precision: Scalar = ScalarAttribute(positive, default=2.0)
+    _: KW_ONLY
+    align_weight: Scalar = ScalarAttribute(non_negative, default=1.0)
+    uniform_weight: Scalar = ScalarAttribute(non_negative, default=1.0)
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per sample: its alignment, and the uniformity of all samples."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -25,6 +25,7 @@ from ccl_plugins.objectives.inputs import (
     stack_features,
     stack_views,
 )
+from ccl_plugins.objectives.parameters import Checked, Module
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.pairs.patches import Patches
@@ -38,26 +39,40 @@ Without the name if the kernel itself names the conditions that it reads.
 """
 
 
-class KernelAttribute:
+class KernelAttribute(Checked):
     """An attribute of an objective that is set to a kernel, or to None.
 
     A kernel that names the conditions that it reads becomes a kernel of their packed values.
     """
 
+    def __init__(self) -> None:
+        super().__init__(lambda _, kernel: of_one_tensor(kernel))
+
     def __get__(self, objective: nn.Module | None, owner: type | None = None) -> Any:
         if objective is None:
-            return self
-        held = getattr(objective, "_kernel", None)
+            return super().__get__(None, owner)
+        held = objective.__dict__.get("kernel")
         if held is None and (module := objective._modules.get("kernel")) is not None:
             held = of_one_tensor(module)  # nn.Module holds a kernel that is a module itself
-            objective.__dict__["_kernel"] = held
+            objective.__dict__["kernel"] = held
         return held
 
-    def __set__(self, objective: nn.Module, kernel: Any) -> None:
-        objective._kernel = of_one_tensor(kernel)
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Settings(Module):
+    """The parameters of every objective on pairs, which come after its own in their documentation."""
+
+    exclude: Exclude | None = None
+    gather_distributed: bool = False
+    exclude_threshold = ScalarAttribute(finite, default=None)
+
+    def __post_init__(self) -> None:
+        """Check what the parameters say together; a subclass that overrides it calls this first."""
+        self.excluded = None if self.exclude is None else read_exclude(self.exclude)
+        self.exclude_threshold = None if self.excluded is None else self.excluded[1]
 
 
-class ContrastiveObjective(nn.Module):
+class ContrastiveObjective(Settings):
     """A loss that is a weighted mean over anchors.
 
     A subclass defines ``terms``, and ``value_types`` if it reads the condition named by ``on``; or
@@ -121,19 +136,12 @@ class ContrastiveObjective(nn.Module):
     """Whether it measures how much any vectors tell of the condition: a guide may then maximize it too."""
     place: str = ""
     """The name under which a mixture holds this objective; empty outside of a mixture."""
-    exclude_threshold = ScalarAttribute(finite, optional=True)
-    kernel = KernelAttribute()
+    kernel: Any = KernelAttribute()
     """The kernel through which the condition named by ``on`` is read; None unless a subclass sets it.
 
     Of a kernel that names several conditions, ``pairs.samples.condition[self.on]`` in ``terms`` is all of
     them, packed as ``self.kernel`` takes them.
     """
-
-    def __init__(self, *, exclude: Exclude | None = None, gather_distributed: bool = False) -> None:
-        super().__init__()
-        self.exclude = None if exclude is None else read_exclude(exclude)
-        self.exclude_threshold = None if self.exclude is None else self.exclude[1]
-        self.gather_distributed = gather_distributed
 
     def reads(self) -> Wanted:
         """The conditions that ``terms`` reads, and the value types it accepts for each.
@@ -158,9 +166,9 @@ class ContrastiveObjective(nn.Module):
                     self.kernel.accepting(accepted) if key == self.on else {key: accepted}
                 ).items()
             }
-        if self.exclude is None:
+        if self.excluded is None:
             return reads
-        kernel, _, on = self.exclude
+        kernel, _, on = self.excluded
         excluded = kernel.accepting(VALUE_TYPES) if isinstance(kernel, Joint) else {on: VALUE_TYPES}
         return {**excluded, **reads}
 
@@ -289,8 +297,8 @@ class ContrastiveObjective(nn.Module):
         pairs = pairs if self.distributed == "mean" else pairs.replicated()
         if pairs.samples.ignored:
             pairs = pairs.known(self.conditions)
-        if self.exclude is not None:
-            (kernel, _, on), threshold = self.exclude, self.exclude_threshold
+        if self.excluded is not None:
+            (kernel, _, on), threshold = self.excluded, self.exclude_threshold
             read = joined(pairs, kernel, on)
             given = read.samples.condition[on]
             with torch.no_grad():

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import DEEPEST, below_one, non_negative, one_of, positive, whole
+from ccl_plugins.arguments import DEEPEST, below_one, non_negative, positive, whole
 from ccl_plugins.numerics.numbers import is_zero
 from ccl_plugins.objectives import transport
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.parameters import checked, word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
 Negatives = Literal["same_view", "other_view", "later_view"]
 
 
+@dataclass(eq=False, repr=False)
 class CACR(ContrastiveObjective):
     r"""Attraction to far positives and repulsion from near negatives, weighted separately (CACR).
 
@@ -72,54 +76,31 @@ class CACR(ContrastiveObjective):
         3 with a queue.
     """
 
-    t_plus = ScalarAttribute(positive)
-    t_minus = ScalarAttribute(positive)
-    attraction_weight = ScalarAttribute(non_negative)
-    repulsion_weight = ScalarAttribute(non_negative)
-    precision = ScalarAttribute(positive)
-    tau_plus = ScalarAttribute(below_one)
+    t_plus: Scalar = ScalarAttribute(positive, default=1.0)
+    t_minus: Scalar = ScalarAttribute(positive, default=2.0)
+    _: KW_ONLY
+    positives: int | None = checked(partial(whole, least=1, most=DEEPEST), default=None)
+    conditional_positives: bool = True
+    conditional_negatives: bool = True
+    attraction_weight: Scalar = ScalarAttribute(non_negative, default=1.0)
+    repulsion_weight: Scalar = ScalarAttribute(non_negative, default=1.0)
+    cost: Literal["euclidean", "rbf"] = word("euclidean", "rbf")
+    precision: Scalar = ScalarAttribute(positive, default=2.0)
+    negatives: Negatives = word("same_view", "other_view", "later_view")
+    symmetric: bool = True
+    weight_gradient: bool = True
+    intra_batch: bool = True
+    tau_plus: Scalar = ScalarAttribute(below_one, default=0.0)
 
-    def __init__(
-        self,
-        t_plus: Scalar = 1.0,
-        t_minus: Scalar = 2.0,
-        *,
-        positives: int | None = None,
-        conditional_positives: bool = True,
-        conditional_negatives: bool = True,
-        attraction_weight: Scalar = 1.0,
-        repulsion_weight: Scalar = 1.0,
-        cost: Literal["euclidean", "rbf"] = "euclidean",
-        precision: Scalar = 2.0,
-        negatives: Negatives = "same_view",
-        symmetric: bool = True,
-        weight_gradient: bool = True,
-        intra_batch: bool = True,
-        tau_plus: Scalar = 0.0,
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.t_plus = t_plus
-        self.t_minus = t_minus
-        self.positives = None if positives is None else whole("positives", positives, 1, DEEPEST)
-        self.conditional_positives = conditional_positives
-        self.conditional_negatives = conditional_negatives
-        self.attraction_weight = attraction_weight
-        self.repulsion_weight = repulsion_weight
-        self.cost = one_of("cost", cost, ("euclidean", "rbf"))
-        self.precision = precision
-        self.negatives = one_of("negatives", negatives, ("same_view", "other_view", "later_view"))
-        self.symmetric = symmetric
-        self.weight_gradient = weight_gradient
-        self.intra_batch = intra_batch
-        if tau_plus and cost == "rbf":
-            raise ValueError(f'tau_plus={tau_plus!r} is for cost="euclidean", not "rbf"')
-        self.tau_plus = tau_plus
-        self.within_view = negatives == "same_view"
+    def __post_init__(self) -> None:
+        """Declare what follows from the parameters."""
+        super().__post_init__()
+        if self.cost == "rbf" and not is_zero(self.tau_plus):
+            raise ValueError(f'tau_plus={self._tau_plus!r} is for cost="euclidean", not "rbf"')
+        self.within_view = self.negatives == "same_view"
         # The log of a mean over all queries is not the mean over processes.
-        self.distributed = "replicated" if cost == "rbf" else "mean"
-        self.min_views = (positives or 1) + 1
+        self.distributed = "replicated" if self.cost == "rbf" else "mean"
+        self.min_views = (self.positives or 1) + 1
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per sample: attraction and repulsion, each averaged over the queries' views."""

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of, positive
+from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import softplus
 from ccl_plugins.objectives import transport
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
+from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.objectives.infonce import negatives
+from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False)
 class CACRMoCoV3(ContrastiveObjective):
     r"""Attraction and repulsion with one weight per positive: CACR in the released MoCo v3 code.
 
@@ -44,19 +47,10 @@ class CACRMoCoV3(ContrastiveObjective):
     """
 
     # Not learnable: the loss grows with the temperature.
-    temperature = ScalarAttribute(positive)
 
-    def __init__(
-        self,
-        temperature: Scalar = 1.0,
-        *,
-        cost: Literal["rbf", "euclidean"] = "rbf",
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.temperature = temperature
-        self.cost = one_of("cost", cost, ("rbf", "euclidean"))
+    temperature: Scalar = ScalarAttribute(positive, default=1.0)
+    _: KW_ONLY
+    cost: Literal["rbf", "euclidean"] = word("rbf", "euclidean")
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One row per key view, summed over the views that the keys are compared with."""

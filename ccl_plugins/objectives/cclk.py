@@ -15,14 +15,15 @@ import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import one_of, positive, whole, zero_or_seen
+from ccl_plugins.arguments import positive, whole, zero_or_seen
 from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.conditional_operator import Columns, conditional_columns
 from ccl_plugins.numerics.gram import ExactFeatures, Statistic
@@ -38,8 +39,9 @@ from ccl_plugins.numerics.logsumexp import (
     masked,
 )
 from ccl_plugins.numerics.streaming import Weigh, queue_logsumexp
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude
-from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, lowest
+from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.parameters import checked, word
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, Scheduled, lowest
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
 
@@ -49,6 +51,7 @@ LOG_RANGE = (math.log(1e-7), math.log(1e20))
 """The released code clamps the arguments of logarithms to this range, here as logarithms."""
 
 
+@dataclass(eq=False, repr=False)
 class CCLK(ContrastiveObjective, ABC):
     """The settings of CCL-K's objectives, and the conditional expectation.
 
@@ -77,56 +80,44 @@ class CCLK(ContrastiveObjective, ABC):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
     value_types = VALUE_TYPES
     in_parts = True
-    temperature = ScalarAttribute(positive, learnable=True)
-    ridge = ScalarAttribute(zero_or_seen)
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        temperature: Scalar = 0.1,
-        *,
-        ridge: Scalar = 0.01,
-        symmetric: bool = True,
-        negative_weights: Literal["clip", "keep"] = "clip",
-        form: Literal["paper", "released"] = "paper",
-        landmarks: int | None = None,
-        on: str = "condition",
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
+    kernel: Kernel
+    temperature: Scalar = ScalarAttribute(positive, default=0.1, learnable=True)
+    _: KW_ONLY
+    ridge: Scalar = ScalarAttribute(zero_or_seen, default=0.01)
+    symmetric: bool = True
+    negative_weights: Literal["clip", "keep"] = word("clip", "keep")
+    form: Literal["paper", "released"] = word("paper", "released")
+    landmarks: int | None = checked(partial(whole, least=1), default=None)
+    on: str = "condition"
+
+    def __post_init__(self) -> None:
+        """Refuse a kernel that is not positive definite, and settings that have no meaning together."""
+        super().__post_init__()
         name = type(self).__name__
-        if not is_positive_definite(kernel, name):
+        if not is_positive_definite(self.kernel, name):
             raise ValueError(
-                f"{name} needs a positive definite kernel, and {type(kernel).__name__} is not: use"
+                f"{name} needs a positive definite kernel, and {type(self.kernel).__name__} is not: use"
                 " rbf, laplacian, linear, cosine or polynomial"
             )
-        if isinstance(ridge, Mapping) and lowest(ridge) == 0:
+        if isinstance(self._ridge, Scheduled) and lowest(self, "ridge") == 0:
             raise ValueError(
-                f"ridge must be 1e-12 or more where it changes over training, not {ridge!r}: 0 has another"
-                " equation, which needs the inverse of the kernel matrix"
+                f"ridge must be 1e-12 or more where it changes over training, not {self._ridge}: 0 has"
+                " another equation, which needs the inverse of the kernel matrix"
             )
-        self.kernel = kernel
-        self.temperature = temperature
-        self.ridge = ridge
-        self.symmetric = symmetric
-        self.negative_weights = one_of("negative_weights", negative_weights, ("clip", "keep"))
-        self.form = one_of("form", form, ("paper", "released"))
-        if form == "released" and negative_weights == "keep":
+        if self.form == "released" and self.negative_weights == "keep":
             raise ValueError(
                 'form="released" drops negative weights: negative_weights="keep" is for form="paper"'
             )
-        if form == "released" and landmarks is not None:
-            raise ValueError(f'landmarks={landmarks!r} is for form="paper", not "released"')
-        if form == "released" and lowest(temperature) < 1 / LOG_RANGE[1]:
+        if self.form == "released" and self.landmarks is not None:
+            raise ValueError(f'landmarks={self.landmarks!r} is for form="paper", not "released"')
+        if self.form == "released" and lowest(self, "temperature") < 1 / LOG_RANGE[1]:
             warnings.warn(
                 f'{name} with form="released" clamps sums of exponentials at 1e20, which scores reach'
-                f" at a temperature below 0.022: temperature={temperature!r} makes the loss"
+                f" at a temperature below 0.022: temperature={self._temperature} makes the loss"
                 ' meaningless; use a higher one, or form="paper"',
-                stacklevel=2,
+                stacklevel=3,
             )
-        self.landmarks = None if landmarks is None else whole("landmarks", landmarks, 1)
-        self.on = on
         self.refuse_on()
 
     @property

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of, positive
+from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
-from ccl_plugins.objectives.base import Exclude, stack_rows
+from ccl_plugins.objectives.base import stack_rows
+from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Learned, Scalar, ScalarAttribute
 from ccl_plugins.objectives.supcon import SupCon
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class ClInfoNCE(SupCon):
     r"""Supervised contrastive loss on clusters: every sample of the cluster is a positive (Cl-InfoNCE).
 
@@ -46,24 +49,16 @@ class ClInfoNCE(SupCon):
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), eq. (1).
     """
 
-    base_temperature = ScalarAttribute(positive, optional=True)
+    denominator: Literal["all"] = field(default="all", init=False)
+    form: Literal["paper", "released"] = word("paper", "released")
+    base_temperature: Scalar | None = ScalarAttribute(positive, default=None)
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.1,
-        *,
-        form: Literal["paper", "released"] = "paper",
-        base_temperature: Scalar | None = None,
-        on: str = "condition",
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(temperature, on=on, exclude=exclude, gather_distributed=gather_distributed)
-        self.form = one_of("form", form, ("paper", "released"))
-        if base_temperature is None and form == "released":
-            base_temperature = 0.07
-        self.base_temperature = base_temperature
-        if base_temperature is not None and isinstance(self._temperature, Learned):
+    def __post_init__(self) -> None:
+        """Give the released form its factor, and refuse one that a learned temperature would lower."""
+        super().__post_init__()
+        if self.base_temperature is None and self.form == "released":
+            self.base_temperature = 0.07
+        if self.base_temperature is not None and isinstance(self._temperature, Learned):
             raise ValueError(
                 "a learned temperature would fall to lower the factor τ / base_temperature: give"
                 " temperature a number or a schedule"

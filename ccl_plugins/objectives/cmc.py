@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of
-from ccl_plugins.objectives.base import Exclude
+from ccl_plugins.arguments import positive
 from ccl_plugins.objectives.infonce import InfoNCE
-from ccl_plugins.objectives.scalars import Scalar
+from ccl_plugins.objectives.parameters import word
+from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False)
 class CMC(InfoNCE):
     r"""Contrastive multiview coding: InfoNCE between every two views, in both directions (CMC).
 
@@ -35,18 +37,12 @@ class CMC(InfoNCE):
         Tian et al., Contrastive Multiview Coding (2020), eqs. (7) and (8).
     """
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.07,
-        *,
-        graph: Literal["full", "core"] = "full",
-        reduction: Literal["sum", "mean"] = "sum",
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(temperature, exclude=exclude, gather_distributed=gather_distributed)
-        self.graph = one_of("graph", graph, ("full", "core"))
-        self.reduction = one_of("reduction", reduction, ("sum", "mean"))
+    temperature: Scalar = ScalarAttribute(positive, default=0.07, learnable=True)
+    _: KW_ONLY
+    within_view: bool = field(default=False, init=False)
+    symmetric: bool = field(default=True, init=False)
+    graph: Literal["full", "core"] = word("full", "core")
+    reduction: Literal["sum", "mean"] = word("sum", "mean")
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Minus the log-probability of the own key, per ordered pair of views."""

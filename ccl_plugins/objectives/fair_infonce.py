@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor
 
-from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
-from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FairInfoNCE(InfoNCE):
     r"""InfoNCE with negatives of the anchor's sensitive class: the baseline of Fair-CCLK.
 
@@ -37,20 +38,7 @@ class FairInfoNCE(InfoNCE):
     value_types = ("categorical",)
     hides = True
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.1,
-        *,
-        within_view: bool = False,
-        symmetric: bool = True,
-        on: str = "condition",
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(temperature, exclude=exclude, gather_distributed=gather_distributed)
-        self.within_view = within_view
-        self.symmetric = symmetric
-        self.on = on
+    on: str = "condition"
 
     def where(self, pairs: Pairs) -> Tensor | None:
         """The other samples of the anchor's class; None: negatives that a user or a sampler chose."""

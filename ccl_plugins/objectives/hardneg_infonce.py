@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+
 import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, masked, softplus
-from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
-from ccl_plugins.objectives.scalars import Scalar
+from ccl_plugins.objectives.parameters import checked
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class HardNegInfoNCE(InfoNCE):
     r"""InfoNCE with the negatives nearest to the anchor: the baseline of HardNeg-CCLK.
 
@@ -41,20 +44,7 @@ class HardNegInfoNCE(InfoNCE):
 
     streams_queue = False
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.1,
-        *,
-        nearest: int = 16,
-        within_view: bool = False,
-        symmetric: bool = True,
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(temperature, exclude=exclude, gather_distributed=gather_distributed)
-        self.within_view = within_view
-        self.symmetric = symmetric
-        self.nearest = whole("nearest", nearest, 1)
+    nearest: int = checked(partial(whole, least=1), default=16)
 
     def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
         """(n,) values and weights of one pair of views; ``where`` selects the negatives."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -12,11 +12,12 @@ from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import logsumexp, softplus
 from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.numerics.streaming import queue_logsumexp
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
+from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False)
 class InfoNCE(ContrastiveObjective):
     r"""InfoNCE: tell another view of the same sample from the other samples.
 
@@ -41,21 +42,11 @@ class InfoNCE(ContrastiveObjective):
     streams_queue: ClassVar[bool] = True
     """Whether the queue is added block by block to ``values`` of the batch; else ``values`` reads it."""
     in_parts = True
-    temperature = ScalarAttribute(positive, learnable=True)
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.1,
-        *,
-        within_view: bool = False,
-        symmetric: bool = True,
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.temperature = temperature
-        self.within_view = within_view
-        self.symmetric = symmetric
+    temperature: Scalar = ScalarAttribute(positive, default=0.1, learnable=True)
+    _: KW_ONLY
+    within_view: bool = False
+    symmetric: bool = True
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Minus the log-probability of the positive, per pair of views."""

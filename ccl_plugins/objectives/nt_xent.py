@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from ccl_plugins.objectives.base import Exclude
+from dataclasses import dataclass, field
+
 from ccl_plugins.objectives.infonce import InfoNCE
-from ccl_plugins.objectives.scalars import Scalar
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NTXent(InfoNCE):
     r"""NT-Xent, SimCLR's loss: InfoNCE with negatives of both views.
 
@@ -25,13 +26,5 @@ class NTXent(InfoNCE):
         eq. (1).
     """
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.1,
-        *,
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(
-            temperature, within_view=True, exclude=exclude, gather_distributed=gather_distributed
-        )
+    within_view: bool = field(default=True, init=False)
+    symmetric: bool = field(default=True, init=False)

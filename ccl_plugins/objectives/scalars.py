@@ -11,15 +11,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from dataclasses import MISSING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import number, one_of, positive
+from ccl_plugins.objectives.parameters import Checked
 
-Scalar: TypeAlias = float | Mapping[str, Any]
-"""A number, or a table that describes how it is scheduled or learned."""
+if TYPE_CHECKING:
+    Scalar: TypeAlias = Any  # it is set to one type and read as another, a float or a 0-d tensor
+else:
+    Scalar = float | Mapping[str, Any]
+    """A number, or a table that describes how it is scheduled or learned."""
 
 Check: TypeAlias = Callable[[str, float], float]
 """A range check of `ccl_plugins.arguments`."""
@@ -158,23 +163,27 @@ def read_scalar(
     )
 
 
-def lowest(given: Scalar) -> float:
-    """The least value that a `Scalar` has by itself; a learned one is what it starts from."""
-    if not isinstance(given, Mapping):
-        return given
-    return min((given[key] for key in ("start", "end") if key in given), default=math.inf)
+def lowest(objective: nn.Module, name: str) -> float:
+    """The least value that a number has by itself; a learned one is what it starts from."""
+    held: Any = getattr(objective, f"_{name}")
+    match held:
+        case Scheduled():
+            return min(held.start, held.end)
+        case Learned():
+            return held().item()
+    return float(held)
 
 
-class ScalarAttribute:
+class ScalarAttribute(Checked):
     """An attribute of an objective that is set to a `Scalar` and read as a float or a 0-d tensor.
 
-    The class has ``temperature = ScalarAttribute(positive, learnable=True)``; the constructor sets
-    ``self.temperature = temperature``, which checks the value.
+    A field of a dataclass, ``temperature: Scalar = ScalarAttribute(positive, default=0.5)``, or, without a
+    default, ``temperature = ScalarAttribute(positive)``, which a constructor sets.
 
     Args:
         check: Checks the range.
+        default: The default of a field; None also allows None.
         learnable: Whether the number may be learned.
-        optional: Whether it may be None.
         words: Words that may be given instead of a number.
     """
 
@@ -182,18 +191,20 @@ class ScalarAttribute:
         self,
         check: Check,
         *,
+        default: Scalar | None = MISSING,
         learnable: bool = False,
-        optional: bool = False,
         words: Sequence[str] = (),
     ) -> None:
-        self.check, self.learnable, self.optional, self.words = check, learnable, optional, words
+        super().__init__(check, default=default)
+        self.learnable, self.words = learnable, words
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name, self.held = name, f"_{name}"
+        super().__set_name__(owner, name)
+        self.held = f"_{name}"  # what changes is a member of the module, under this name
 
     def __get__(self, objective: nn.Module | None, owner: type | None = None) -> Any:
         if objective is None:
-            return self
+            return super().__get__(None, owner)
         held = getattr(objective, self.held)
         return held() if isinstance(held, nn.Module) else held
 
@@ -201,7 +212,7 @@ class ScalarAttribute:
         held: Any = given
         if isinstance(given, str) and self.words:
             one_of(self.name, given, self.words)
-        elif given is not None or not self.optional:
+        elif given is not None or self.default is not None:
             held = read_scalar(self.name, given, self.check, self.learnable)
         if self.held in objective._modules:
             delattr(objective, self.held)  # a fixed number replaces one that changed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -11,12 +12,13 @@ from torch import Tensor
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, masked
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
+from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
 
 
+@dataclass(eq=False, repr=False)
 class SoftInfoNCE(ContrastiveObjective):
     r"""InfoNCE with soft targets: a key attracts in proportion to the similarity of its condition.
 
@@ -61,30 +63,19 @@ class SoftInfoNCE(ContrastiveObjective):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
     value_types = VALUE_TYPES
     in_parts = True
-    temperature = ScalarAttribute(positive, learnable=True)
-    target_temperature = ScalarAttribute(positive, optional=True)
 
-    def __init__(
-        self,
-        kernel: Kernel,
-        temperature: Scalar = 0.1,
-        *,
-        target_temperature: Scalar | None = None,
-        own: bool = True,
-        within_view: bool = False,
-        symmetric: bool = True,
-        on: str = "condition",
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.kernel = kernel
-        self.temperature = temperature
-        self.target_temperature = target_temperature
-        self.own = own
-        self.within_view = within_view
-        self.symmetric = symmetric
-        self.on = on
+    kernel: Kernel
+    temperature: Scalar = ScalarAttribute(positive, default=0.1, learnable=True)
+    _: KW_ONLY
+    target_temperature: Scalar | None = ScalarAttribute(positive, default=None)
+    own: bool = True
+    within_view: bool = False
+    symmetric: bool = True
+    on: str = "condition"
+
+    def __post_init__(self) -> None:
+        """Refuse ``on`` beside a kernel that names conditions itself."""
+        super().__post_init__()
         self.refuse_on()
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of, positive
+from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import (
     EMPTY,
     asked_for_graph,
@@ -21,11 +22,13 @@ from ccl_plugins.numerics.logsumexp import (
     softplus,
 )
 from ccl_plugins.numerics.numbers import Number
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
+from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
+from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False)
 class SupCon(ContrastiveObjective):
     r"""Supervised contrastive loss: every sample of the anchor's class is a positive (SupCon).
 
@@ -59,21 +62,11 @@ class SupCon(ContrastiveObjective):
     value_types = ("categorical",)
     within_view = True
     in_parts = True
-    temperature = ScalarAttribute(positive, learnable=True)
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.1,
-        *,
-        denominator: Literal["all", "negatives"] = "all",
-        on: str = "condition",
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.temperature = temperature
-        self.denominator = one_of("denominator", denominator, ("all", "negatives"))
-        self.on = on
+    temperature: Scalar = ScalarAttribute(positive, default=0.1, learnable=True)
+    _: KW_ONLY
+    denominator: Literal["all", "negatives"] = word("all", "negatives")
+    on: str = "condition"
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor, over all views at once."""

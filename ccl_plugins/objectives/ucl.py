@@ -1,4 +1,4 @@
-"""UCL, in which every other sample is a negative, and the base of H-UCL, HCL, SCL and H-SCL.
+"""UCL, in which every other sample is a negative, and its family: H-UCL, SCL, H-SCL, HCL, debiased.
 
 With ``g = s/τ``, all of them compute ``log(1 + o E_q[e^g] / e^(g⁺))``.  They differ in the samples that
 are negatives, in the weights of the distribution q, and in the positives.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import non_negative, positive
+from ccl_plugins.arguments import below_one, non_negative, positive
 from ccl_plugins.numerics.logsumexp import log_tilted_mean, logsumexp_blocks, masked, softplus
 from ccl_plugins.numerics.numbers import Number, is_zero, log, plus
-from ccl_plugins.objectives.base import ContrastiveObjective, Exclude, stack_rows
+from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
+from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -24,6 +26,7 @@ Blocks = Sequence[tuple[Tensor, Tensor]]
 """Inner products (n, ·) of anchors and keys, and masks that are True at those that count."""
 
 
+@dataclass(eq=False, repr=False)
 class UCL(ContrastiveObjective):
     r"""NT-Xent with the mean over negatives times a chosen factor ``o`` (UCL).
 
@@ -58,76 +61,72 @@ class UCL(ContrastiveObjective):
         q of eq. (4); eqs. (9), (10) are ``o=1``; their code computes ``o="negatives"``.
     """
 
-    within_view = True
     in_parts = True
-    temperature = ScalarAttribute(positive, learnable=True)
-    o = ScalarAttribute(positive, words=("batch", "negatives"))
-    beta = ScalarAttribute(non_negative)
-    threshold = ScalarAttribute(positive, optional=True)
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.5,
-        *,
-        o: Scalar | Literal["batch", "negatives"] = "batch",
-        within_view: bool = True,
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(exclude=exclude, gather_distributed=gather_distributed)
-        self.temperature = temperature
-        self.o = o
-        self.within_view = within_view
-        self.beta = 0.0
-        self.threshold = None
-        self.weight_gradient = True
+    temperature: Scalar = ScalarAttribute(positive, default=0.5, learnable=True)
+    _: KW_ONLY
+    o: Scalar | Literal["batch", "negatives"] = ScalarAttribute(
+        positive, default="batch", words=("batch", "negatives")
+    )
+    within_view: bool = True
+    beta: Scalar = field(default=0.0, init=False)
+    threshold: Scalar | None = field(default=None, init=False)
+    weight_gradient: bool = field(default=True, init=False)
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; weight 0 for anchors without negatives."""
-        rows = []
+        alike, rows = self.alike(pairs), []
+        different = None if alike is None else pairs.counted() & ~alike
         for i, j in pairs.cross():
-            log_ratio, some = self.contrast(pairs, i, j)
-            rows.append((softplus(log_ratio), some))
+            negatives, others = self.negatives(pairs, i, j, different)
+            number, own = count(negatives), pairs.own_sim(i, j)
+            c = own.detach()
+            zero = (own - c) / self.temperature  # g⁺ - c/τ, with gradient
+            log_mean = self.log_mean(negatives, number, c, zero)  # log E_q[e^(g - c/τ)]
+            log_ratio = log_mean - zero + self.log_o(pairs, others)  # log(o E_q[e^g] / e^(g⁺))
+            rows.append(self.averaged(pairs, i, j, log_ratio, number.clamp_max(1), alike))
         return stack_rows(rows)
 
-    def contrast(
-        self, pairs: Pairs, i: int, j: int, where: Tensor | None = None
+    def averaged(
+        self, pairs: Pairs, i: int, j: int, log_ratio: Tensor, some: Tensor, alike: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """(n,) ``log(o E_q[e^g] / e^(g⁺))``, and 1 for anchors with a negative, else 0.
+        """(n,) values and weights; ``some`` is 1 for anchors with a negative, else 0."""
+        return softplus(log_ratio), some  # log(1 + o E_q[e^g] / e^(g⁺))
 
-        The own keys are those of view ``j``; ``where`` (n, m + q) is True at the samples that may be
-        negatives of anchor view ``i``; None: all.
-        """
+    def alike(self, pairs: Pairs) -> Tensor | None:
+        """(n, m + q) True at the other samples of the anchor's class; None: classes are not read."""
+        return None
+
+    def negatives(
+        self, pairs: Pairs, i: int, j: int, where: Tensor | None
+    ) -> tuple[Blocks, Blocks]:
+        """The negatives of anchor view ``i``, with own keys in view ``j``, and all other samples' keys."""
         others = pairs.negatives(i, j, self.within_view)
         negatives = others if where is None else pairs.negatives(i, j, self.within_view, where)
         if self.threshold is not None:
             bound = self.temperature * log(self.threshold)
             negatives = [(sims, keep & (sims.detach() >= bound)) for sims, keep in negatives]
-        number = count(negatives)
-        log_ratio = self.log_ratio(negatives, number, pairs.own_sim(i, j))
-        return log_ratio + self.log_o(pairs, others), number.clamp_max(1)
+        return negatives, others
 
-    def log_ratio(self, negatives: Blocks, number: Tensor, own_sims: Tensor) -> Tensor:
-        """(n,) ``log(E_q[e^g] / e^(g⁺))``, given the inner products (n,) with the own keys."""
-        constant = own_sims.detach()
-        own = (own_sims - constant) / self.temperature  # 0, with the gradient of the own products
-        return self.log_mean(negatives, number, constant) - own
-
-    def log_mean(self, negatives: Blocks, number: Tensor, constant: Tensor) -> Tensor:
+    def log_mean(self, negatives: Blocks, number: Tensor, c: Tensor, zero: Tensor) -> Tensor:
         """(n,) ``log E_q[e^(g-c/τ)]`` with ``q ∝ e^(βg)``, as ``LSE((1+β)g) - LSE(βg) - c/τ``.
 
         Products are taken relative to the own ones, c, before they are divided by τ: where the mean is
         nearly that of the own key, its logarithm is then small, and so is its rounding.
 
-        ``number`` (n,) is how many negatives count; for 0, the result is finite and meaningless.
+        Args:
+            negatives: Inner products and masks.
+            number: (n,) how many negatives count; for 0, the result is finite and meaningless.
+            c: (n,) the own products, without gradient.
+            zero: (n,) ``g⁺ - c/τ``, with gradient.
         """
         temperature, beta = self.temperature, self.beta
         even = is_zero(beta)  # then one log-sum-exp is enough
         learned = any(isinstance(x, Tensor) and x.requires_grad for x in (temperature, beta))
         # Compiled, the operations below are one loop as well.
         if not even and not learned and not torch.compiler.is_compiling():
-            return log_tilted_mean(negatives, temperature, beta, constant, self.weight_gradient)
-        negatives = [(sims - constant[:, None], keep) for sims, keep in negatives]
+            return log_tilted_mean(negatives, temperature, beta, c, self.weight_gradient)
+        negatives = [(sims - c[:, None], keep) for sims, keep in negatives]
         upper, lower = [], []
         for sims, keep in negatives:
             tilt = sims if self.weight_gradient else sims.detach()
@@ -148,6 +147,231 @@ class UCL(ContrastiveObjective):
                 return math.log(samples)
             return samples.clamp_min(1).to(pairs.anchors.dtype).log()
         return count(others).clamp_min(1).log()
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HUCL(UCL):
+    r"""NT-Xent with hard negatives by importance weights (H-UCL).
+
+    ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view.  Negatives: the
+    other samples of both views and of the queue, weighted by ``e^(βg)`` in the mean ``E_q``.  With
+    ``beta=0`` it is UCL.
+
+    More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + o \, \mathbb{E}_{q_i} [ e^{s_{ij}} ] / e^{s_{ii}} \right)
+        q_i(j) = \operatorname{softmax}_{j \in \mathcal{N}_i} ( \beta s_{ij} )
+
+    Shape:
+        (b, d), (b, d) -> ()
+
+    Defaults:
+        temperature: Code: 0.5.
+        beta: Paper: 0.1 to 5. Code: 1.
+
+    Source:
+        Jiang et al., Supervised Contrastive Learning with Hard Negative Samples (2022), eqs. (28),
+        (29); eqs. (5), (9), (11) are ``beta=0, o=1`` with a threshold; their code computes
+        ``o="negatives"``.
+    """
+
+    beta: Scalar = ScalarAttribute(non_negative, default=1.0)
+    threshold: Scalar | None = ScalarAttribute(positive, default=None)
+    weight_gradient: bool = True
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SCL(UCL):
+    r"""Supervised contrast in which only samples of other classes are negatives (SCL).
+
+    ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view, or, each in a
+    separate term, all keys of the anchor's class.  Negatives: the samples of other classes of both
+    views and of the queue, all of equal weight in the mean ``E_q``.  In contrast to SupCon, no term has
+    the other positives in its denominator.  Anchors without negatives get weight 0.
+
+    More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + o \operatorname{mean}_{j \in \mathcal{N}_i} e^{s_{ij}} / e^{s_{ii}}
+            \right)
+        \mathcal{N}_i = \{ j : z_j \neq z_i \}
+
+    Shape:
+        (b, d), (b, d), condition (b,) -> ()
+
+    Args:
+        positives: ``"one"``: the own other view; ``"all"``: every key of the anchor's class.
+        average: With ``positives="all"``: ``"pairs"``, every pair has equal weight, so that anchors of
+            larger classes weigh more; ``"anchors"``, every anchor has equal weight.
+        within_view: Whether keys of the anchor's own view are compared with it too.
+
+    Defaults:
+        temperature: Code: 0.5.
+
+    Source:
+        Jiang et al., Supervised Contrastive Learning with Hard Negative Samples (2022), eq. (29) with
+        q of eq. (8); eqs. (9), (12) are ``o=1``; their code computes ``o="negatives"``, and trains
+        with ``positives="all"``.
+    """
+
+    value_types = ("categorical",)
+
+    positives: Literal["one", "all"] = word("one", "all")
+    average: Literal["pairs", "anchors"] = word("pairs", "anchors")
+    on: str = "condition"
+
+    def alike(self, pairs: Pairs) -> Tensor:
+        """(n, m + q) True at the other samples of the anchor's class, which are no negatives."""
+        return pairs.alike(self.on)
+
+    def averaged(
+        self, pairs: Pairs, i: int, j: int, log_ratio: Tensor, some: Tensor, alike: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The mean over the own key and, with ``positives="all"``, the other keys of the anchor's class."""
+        value, number = softplus(log_ratio), torch.ones_like(some)  # log(1 + o E_q[e^g] / e^(g⁺))
+        if self.positives == "all" and alike is not None:
+            log_negatives = log_ratio + pairs.own_sim(i, j) / self.temperature  # log(o E_q[e^g])
+            for sims, keep in self._more_positives(pairs, i, j, alike):
+                values = softplus(log_negatives[:, None] - sims / self.temperature)
+                value = value + (values * keep).sum(1)
+                number = number + keep.sum(1)
+        return value / number, some * number if self.average == "pairs" else some
+
+    def _more_positives(self, pairs: Pairs, i: int, j: int, alike: Tensor) -> Blocks:
+        """The other samples' keys of the anchor's class, in blocks as in `Pairs.negatives`."""
+        m = pairs.keys.shape[1]
+        blocks = [(pairs.sim(i, j), alike[:, :m])]
+        if self.within_view and (k := pairs.within(i)) is not None:
+            blocks.append((pairs.sim(i, k), alike[:, :m]))
+        if pairs.queue is not None:
+            blocks.append((pairs.sim_queue(i), alike[:, m:]))
+        return blocks
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HSCL(SCL):
+    r"""Supervised contrast with hard negatives of other classes, by importance weights (H-SCL).
+
+    ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view, or, each in a
+    separate term, all keys of the anchor's class.  Negatives: the samples of other classes of both
+    views and of the queue, weighted by ``e^(βg)`` in the mean ``E_q``.  With ``beta=0`` it is SCL.
+    Anchors without negatives get weight 0.
+
+    More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + o \, \mathbb{E}_{q_i} [ e^{s_{ij}} ] / e^{s_{ii}} \right)
+        q_i(j) = \operatorname{softmax}_{j \in \mathcal{N}_i} ( \beta s_{ij} ), \quad \mathcal{N}_i
+            = \{ j : z_j \neq z_i \}
+
+    Shape:
+        (b, d), (b, d), condition (b,) -> ()
+
+    Defaults:
+        temperature: Code: 0.5.
+        beta: Paper: 0.1 to 5. Code: 1.
+
+    Source:
+        Jiang et al., Supervised Contrastive Learning with Hard Negative Samples (2022), eqs. (27),
+        (29); eqs. (9), (14), (15) are ``beta=0, o=1`` with a threshold.  Their training code computes
+        ``o="negatives", positives="all"``, their code for figure 4 ``o="negatives",
+        weight_gradient=False``.
+    """
+
+    beta: Scalar = ScalarAttribute(non_negative, default=1.0)
+    threshold: Scalar | None = ScalarAttribute(positive, default=None)
+    weight_gradient: bool = True
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HCL(UCL):
+    r"""Hard negatives by importance weights, debiased for false negatives (HCL).
+
+    ``log(1 + N E / e^(g⁺))`` with ``g = s/τ`` and
+    ``E = max((E_q[e^g] - τ⁺ e^(g⁺)) / (1 - τ⁺), e^(-1/τ))``.  Positive: the own other view.  Negatives:
+    the other samples of both views and of the queue, N keys in all, weighted by ``e^(βg)`` in the mean
+    ``E_q``, minus the share τ⁺ of the mean that false negatives have.  With ``tau_plus=0`` it is H-UCL
+    with ``o="negatives"``.
+
+    More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + N E_i / e^{s_{ii}} \right)
+        E_i = \max \left( \frac{\mathbb{E}_{q_i} [ e^{s_{ij}} ] - \tau^+ e^{s_{ii}}}{1 - \tau^+},
+            e^{-1 / \tau} \right)
+        q_i(j) = \operatorname{softmax}_{j \in \mathcal{N}_i} ( \beta s_{ij} )
+
+    Shape:
+        (b, d), (b, d) -> ()
+
+    Args:
+        tau_plus: τ⁺, from 0 to below 1: the probability that another sample is a false negative, that
+            is, of the anchor's class.
+
+    Defaults:
+        temperature: Paper: 0.5. Code: 0.5.
+        beta: Paper: 1. Code: 1.
+        tau_plus: Paper: 0.1. Code: 0.1.
+
+    Source:
+        Robinson et al., Contrastive Learning with Hard Negative Samples (2021), the debiased
+        objective; the lower bound ``e^(-1/τ)`` is from their code.
+    """
+
+    o: Literal["negatives"] = field(default="negatives", init=False)
+    beta: Scalar = ScalarAttribute(non_negative, default=1.0)
+    tau_plus: Scalar = ScalarAttribute(below_one, default=0.1)
+    weight_gradient: bool = True
+
+    def log_mean(self, negatives: Blocks, number: Tensor, c: Tensor, zero: Tensor) -> Tensor:
+        """(n,) ``log E - c/τ``: the debiased mean, at least the smallest mean of ``e^g``."""
+        log_mean = super().log_mean(negatives, number, c, zero)
+        return debias(log_mean, zero, self.tau_plus, floor=(-1 - c) / self.temperature)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Debiased(HCL):
+    r"""Debiased contrastive loss: negatives of equal weight, corrected for false negatives.
+
+    ``log(1 + N E / e^(g⁺))`` with ``g = s/τ`` and
+    ``E = max((mean e^g - τ⁺ e^(g⁺)) / (1 - τ⁺), e^(-1/τ))``.  Positive: the own other view.  Negatives:
+    the other samples of both views and of the queue, N keys in all, of equal weight in the mean, minus
+    the share τ⁺ of the mean that false negatives have.  It is HCL with ``beta=0``, and NT-Xent with
+    ``tau_plus=0``.
+
+    More than two views are compared two by two.
+
+    Equation:
+        \ell_i = \log \left( 1 + N E_i / e^{s_{ii}} \right)
+        E_i = \max \left( \frac{\operatorname{mean}_{j \in \mathcal{N}_i} e^{s_{ij}} - \tau^+
+            e^{s_{ii}}}{1 - \tau^+}, e^{-1 / \tau} \right)
+
+    Shape:
+        (b, d), (b, d) -> ()
+
+    Defaults:
+        temperature: Paper: 0.5. Code: 0.5.
+        tau_plus: Paper: 0.1. Code: 0.1.
+
+    Source:
+        Chuang et al., Debiased Contrastive Learning (2020): the debiased loss with
+        one positive for the estimate, M = 1, and their lower bound ``e^(-1/τ)``.
+    """
+
+    beta: Scalar = field(default=0.0, init=False)
+    weight_gradient: bool = field(default=True, init=False)
+
+
+def debias(log_mean: Tensor, own: Tensor, tau_plus: Number, floor: Number) -> Tensor:
+    """``log max((e^log_mean - τ⁺ e^own) / (1 - τ⁺), e^floor)``; no gradient where it is the floor."""
+    if is_zero(tau_plus):
+        return log_mean
+    share = own + log(tau_plus) - log_mean
+    # Where the log of 1 - e^share is undefined, its gradient would be NaN: compute it at -1 there.
+    rest = (-torch.expm1(share.masked_fill(share >= 0, -1))).log()
+    debiased = log_mean + rest - log(1 - tau_plus)
+    return torch.where((share < 0) & (debiased > floor), debiased, floor)
 
 
 def count(blocks: Blocks) -> Tensor:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from torch import Tensor
 
-from ccl_plugins.objectives.base import Exclude
 from ccl_plugins.objectives.infonce import InfoNCE
-from ccl_plugins.objectives.scalars import Scalar
 from ccl_plugins.objectives.supcon import log_share
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class WeaklySupInfoNCE(InfoNCE):
     r"""InfoNCE with positives of the anchor's auxiliary class: the baseline of WeaklySup-CCLK.
 
@@ -39,19 +40,8 @@ class WeaklySupInfoNCE(InfoNCE):
     value_types = ("categorical",)
     streams_queue = False
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.1,
-        *,
-        symmetric: bool = True,
-        on: str = "condition",
-        exclude: Exclude | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(
-            temperature, symmetric=symmetric, exclude=exclude, gather_distributed=gather_distributed
-        )
-        self.on = on
+    within_view: bool = field(default=False, init=False)
+    on: str = "condition"
 
     def where(self, pairs: Pairs) -> Tensor | None:
         """The other samples of the anchor's class; None: negatives that a sampler chose."""

@@ -327,15 +327,15 @@ def test_a_number_that_may_be_a_word_is_one_of_these():
     assert HSCL(o=2).o == 2
 
 
-def test_the_class_has_the_attribute_itself():
-    assert InfoNCE.temperature.learnable
-    assert InfoNCE.temperature.name == "temperature"
+def test_the_class_has_the_default():
+    assert InfoNCE.temperature == 0.1
 
 
 def test_the_least_value_is_a_number_s_own_or_that_of_the_lower_end():
-    found = [lowest(x) for x in (0.3, scheduled("linear"), scheduled("linear", 0.1, 0.5))]
-    assert found == [0.3, 0.1, 0.1]
-    assert lowest({"learn": True, "start": 0.2}) == 0.2
+    given = (0.3, scheduled("linear"), scheduled("linear", 0.1, 0.5))
+    assert [lowest(InfoNCE(x), "temperature") for x in given] == [0.3, 0.1, 0.1]
+    found = lowest(InfoNCE({"learn": True, "start": 0.2}), "temperature")
+    assert found == pytest.approx(0.2, rel=1e-6)
 
 
 def test_what_changes_is_its_own_and_not_its_members():

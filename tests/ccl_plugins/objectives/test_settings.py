@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal, get_args, get_origin
 
 import pytest
 from support.every_objective import classes, numbers
@@ -11,6 +11,7 @@ from support.every_objective import classes, numbers
 import ccl_plugins as ccl
 from ccl_plugins.kernels import Cosine, Linear
 from ccl_plugins.objectives import CACR, CMC, ClInfoNCE, ContrastiveObjective, InfoNCE, Mixture
+from ccl_registry.params import schema
 
 CLASSES = {name: cls for name, cls in classes().items() if name not in ("mixture", "guided")}
 NEEDED = {"kernel": Linear(), "dim": 4, "classes": 3, "loss": "BarlowTwinsLoss"}
@@ -19,6 +20,10 @@ NUMBERS = [(name, key) for name, cls in CLASSES.items() for key, _, _ in numbers
 
 def parameters(cls):
     return inspect.signature(cls).parameters
+
+
+def hints(cls):
+    return {parameter.name: parameter.hint for parameter in schema(cls).parameters}
 
 
 def build(name, **params):
@@ -30,7 +35,7 @@ def build(name, **params):
 def words():
     """The parameters that take one of several words, and these."""
     for name, cls in CLASSES.items():
-        for key, hint in get_type_hints(cls.__init__).items():
+        for key, hint in hints(cls).items():
             for part in (hint, *get_args(hint)):
                 if get_origin(part) is Literal:
                     yield name, key, get_args(part)
@@ -60,7 +65,7 @@ def another(cls, key):
     if key == "hidden":
         return 7
     if key in OTHER and key not in dict.fromkeys(k for k, _, _ in numbers(cls)):
-        hint = get_type_hints(cls.__init__)[key]
+        hint = hints(cls)[key]
         if get_origin(hint) is not Literal:
             return OTHER[key]
     if key in (chosen := {k: options for n, k, options in WORDS if CLASSES[n] is cls}):
@@ -100,7 +105,7 @@ def test_a_word_is_one_of_those_that_its_type_lists(name, key, options):
 )
 def test_a_whole_number_has_a_least_value(key, least):
     for name, cls in CLASSES.items():
-        hint = get_type_hints(cls.__init__).get(key)
+        hint = hints(cls).get(key)
         if hint is None or int not in (hint, *get_args(hint)):
             continue
         assert getattr(build(name, **{key: least}), key) == least

@@ -47,7 +47,7 @@ class FARE(ContrastiveObjective):
     value_types = ("continuous", "multi_label")
     hides = True
     temperature = ScalarAttribute(positive, learnable=True)
-    rho = ScalarAttribute(positive, optional=True)
+    rho = ScalarAttribute(positive, default=None)
     o = ScalarAttribute(positive)
     queries: nn.Parameter
     keys: nn.Parameter

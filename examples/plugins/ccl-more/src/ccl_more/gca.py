@@ -55,8 +55,8 @@ class GCA(ContrastiveObjective):
     distributed = "replicated"
     within_view = True
     temperature = ScalarAttribute(positive, learnable=True)
-    row_penalty = ScalarAttribute(positive, optional=True)
-    column_penalty = ScalarAttribute(positive, optional=True)
+    row_penalty = ScalarAttribute(positive, default=None)
+    column_penalty = ScalarAttribute(positive, default=None)
 
     def __init__(
         self,

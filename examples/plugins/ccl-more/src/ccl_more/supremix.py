@@ -51,8 +51,8 @@ class SupReMix(Supervised):
 
     value_types = ("continuous",)
     EXAMPLE_CONDITION: ClassVar[Tensor] = torch.tensor([0.3, 1.0, 0.5, 0.3, -0.2, 1.4, 0.7, 0.6])
-    share = ScalarAttribute(below_one, optional=True)
-    window = ScalarAttribute(positive, optional=True)
+    share = ScalarAttribute(below_one, default=None)
+    window = ScalarAttribute(positive, default=None)
     magnify = ScalarAttribute(non_negative)
 
     def __init__(
