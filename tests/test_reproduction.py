@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from scipy.stats import ttest_rel
 
+from ccl_plugins.protocols import Measurement
 from ccl_plugins.sweep.cells import Cell, Sweep
 
 ROOT = Path(__file__).parent.parent
@@ -106,7 +107,7 @@ def test_results_need_every_cell(monkeypatch, tmp_path):
     )
     monkeypatch.setattr(pages, "EXPERIMENTS", tmp_path)
     cells = [
-        Cell("000", {"fit.seed": 0}, "done", {}, {}, {"m": 1.0}),
+        Cell("000", {"fit.seed": 0}, "done", {}, {}, {"m": Measurement("m", 1.0)}),
         Cell("001", {"fit.seed": 1}, "waiting", {}, {}, {}),
     ]
     monkeypatch.setattr(pages, "cells_of", lambda sweep: cells)

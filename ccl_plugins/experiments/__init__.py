@@ -7,9 +7,11 @@ from ccl_plugins.experiments.learning_rates import LearningRates as LearningRate
 from ccl_plugins.experiments.pipeline import Pipeline as Pipeline
 from ccl_plugins.experiments.pipeline import Run as Run
 from ccl_plugins.experiments.pipeline import load as load
+from ccl_plugins.experiments.results import Group as Group
 from ccl_plugins.experiments.results import Paired as Paired
 from ccl_plugins.experiments.results import Result as Result
 from ccl_plugins.experiments.results import compare as compare
+from ccl_plugins.experiments.results import groups_of as groups_of
 from ccl_plugins.experiments.results import judged_by as judged_by
 from ccl_plugins.experiments.results import paired as paired
 from ccl_plugins.experiments.results import result_of as result_of

@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ccl_plugins.experiments.record import Record, differing
 
@@ -50,30 +50,56 @@ class Result:
         return self.record.get("fit", {}).get("seed")
 
 
+class Estimate(NamedTuple):
+    """A measurement over runs.
+
+    Args:
+        n: The runs that have it.
+        mean: The mean over them; None without any.
+        deviation: The standard deviation (n - 1); None for fewer than two.
+        interval: The interval of a single run over test samples, where the evaluator gives one.
+    """
+
+    n: int
+    mean: float | None
+    deviation: float | None
+    interval: tuple[float, float] | None
+
+    def __str__(self) -> str:
+        return spread(*self[1:])
+
+
 @dataclass(frozen=True)
-class Configuration:
+class Group:
     """Runs that differ in the seed alone.
 
     Args:
-        label: A short name.
-        results: What is known of each run.
+        runs: What is known of each: a seed, and what was measured at a time, as a `Result` has them.
+        name: A short name.
     """
 
-    label: str
-    results: Sequence[Result]
+    runs: Sequence[Any]
+    name: str = ""
 
     @property
     def record(self) -> Mapping[str, Any]:
         """The record of its first run."""
-        return self.results[0].record
+        record: Mapping[str, Any] = self.runs[0].record
+        return record
 
-    def after(self, name: str) -> dict[Any, float]:
-        """What was measured after training, by seed."""
-        return values_of(self.results, name)
+    def by_seed(self, measurement: str, time: str = "after") -> dict[Any, float]:
+        """A measurement of each run that has it."""
+        times = ((run.seed, getattr(run, time)) for run in self.runs)
+        return {seed: found[measurement].value for seed, found in times if measurement in found}
 
-    def before(self, name: str) -> dict[Any, float]:
-        """What was measured before training, by seed."""
-        return {each.seed: each.before[name].value for each in self.results if name in each.before}
+    def estimate(self, measurement: str, time: str = "after") -> Estimate:
+        """A measurement over the runs that have it."""
+        values = [*self.by_seed(measurement, time).values()]
+        mean = statistics.fmean(values) if values else None
+        deviation = statistics.stdev(values) if len(values) > 1 else None
+        found = (getattr(run, time).get(measurement) for run in self.runs)
+        interval = next(each.interval for each in found if each) if len(values) == 1 else None
+        return Estimate(len(values), mean, deviation, interval)
 
 
 def result_of(run: Run) -> Result:
@@ -179,57 +205,49 @@ def compare(results: Iterable[Result]) -> list[dict[str, Any]]:
     samples.  ``test`` has the members of `Paired`, and in ``against`` the run that the row is compared
     with: the first finished one of the same data set that has the metric.
     """
-    groups = configurations(list(results))
+    groups = groups_of(list(results))
     names = dict.fromkeys(
-        name for group in groups for each in group for name in (*each.before, *each.after)
+        name for group in groups for each in group.runs for name in (*each.before, *each.after)
     )
     rows = [
         _row(name, group, groups)
         for name in names
         for group in groups
-        if any(name in each.before or name in each.after for each in group)
+        if any(name in each.before or name in each.after for each in group.runs)
     ]
-    empty = [group for group in groups if not (group[0].before or group[0].after)]
+    empty = [group for group in groups if not (group.runs[0].before or group.runs[0].after)]
     return rows + [_row(None, group, groups) for group in empty]
 
 
-def _row(
-    metric: str | None, group: Sequence[Result], groups: Sequence[Sequence[Result]]
-) -> dict[str, Any]:
-    given = (each for result in group for each in (result.after, result.before))
+def _row(metric: str | None, group: Group, groups: Sequence[Group]) -> dict[str, Any]:
+    given = (each for result in group.runs for each in (result.after, result.before))
     first = next((each[metric] for each in given if metric and metric in each), None)
     about = ("sentence", "column", "role", "direction", "chance")
     row: dict[str, Any] = {
         "metric": metric,
-        "run": name_of(group),
-        "n": len(group),
+        "run": name_of(group.runs),
+        "n": len(group.runs),
         **{name: getattr(first, name, None) for name in about},
     }
     for time in ("before", "after"):
-        values = [v.value for each in group if (v := getattr(each, time).get(metric)) is not None]
-        whole = len(values) == len(group)
-        row[time] = statistics.fmean(values) if whole else None
-        row[f"{time}_deviation"] = statistics.stdev(values) if whole and len(values) > 1 else None
-    single = group[0].after.get(metric) if metric and len(group) == 1 else None
-    row["interval"] = [*single.interval] if single and single.interval else None
+        n, mean, deviation, interval = group.estimate(metric or "", time)
+        whole = n == len(group.runs)
+        row[time] = mean if whole else None
+        row[f"{time}_deviation"] = deviation if whole else None
+    row["interval"] = [*interval] if interval and whole else None
     row["test"] = None
     against = next((g for g in groups if metric and _comparable(g, group, metric)), group)
-    if metric and against is not group and not group[0].state:
-        test = paired(values_of(against, metric), values_of(group, metric))
-        row["test"] = {"against": name_of(against), **asdict(test)}
-    row["state"] = group[0].state
-    row["runs"] = [str(each.path) for each in group]
+    if metric and against is not group and not group.runs[0].state:
+        test = paired(against.by_seed(metric), group.by_seed(metric))
+        row["test"] = {"against": name_of(against.runs), **asdict(test)}
+    row["state"] = group.runs[0].state
+    row["runs"] = [str(each.path) for each in group.runs]
     return row
 
 
-def _comparable(first: Sequence[Result], group: Sequence[Result], metric: str) -> bool:
-    same = Record(first[0].record).is_on_data_of(group[0].record)
-    return same and not first[0].state and bool(values_of(first, metric))
-
-
-def values_of(group: Iterable[Result], metric: str) -> dict[Any, float]:
-    """A metric after training by seed."""
-    return {each.seed: each.after[metric].value for each in group if metric in each.after}
+def _comparable(first: Group, group: Group, metric: str) -> bool:
+    same = Record(first.record).is_on_data_of(group.record)
+    return same and not first.runs[0].state and bool(first.by_seed(metric))
 
 
 def judged_by(results: Iterable[Result]) -> dict[str, str]:
@@ -265,22 +283,23 @@ def conditioned(results: Iterable[Result]) -> list[str]:
     return [column for column in judged_by(results) if column in read]
 
 
-def configurations(results: Sequence[Result]) -> list[list[Result]]:
+def groups_of(results: Sequence[Result]) -> list[Group]:
     """Finished runs of one configuration with different seeds together, the others alone, in order."""
-    groups: dict[Any, list[Result]] = {}
+    by_record: dict[Any, list[Result]] = {}
     for i, each in enumerate(results):
         alone = bool(each.state) or not each.record
         key = i if alone else json.dumps(Record(each.record).configuration, sort_keys=True)
-        groups.setdefault(key, []).append(each)
-    parts: list[list[Result]] = []
-    for group in groups.values():
+        by_record.setdefault(key, []).append(each)
+    groups: list[list[Result]] = []
+    for group in by_record.values():
         by_folder: dict[Path, list[Result]] = {}
         for each in group:
             by_folder.setdefault(each.path.parent, []).append(each)
         # The same seed twice is no second sample: such runs differ in something that no record has.
         for some in [group] if _seeds_differ(group) else by_folder.values():
-            parts += [some] if _seeds_differ(some) else [[each] for each in some]
-    return sorted(parts, key=lambda group: results.index(group[0]))
+            groups += [some] if _seeds_differ(some) else [[each] for each in some]
+    groups.sort(key=lambda group: results.index(group[0]))
+    return [Group(*pair) for pair in zip(groups, labels_of(groups), strict=True)]
 
 
 def _seeds_differ(group: Sequence[Result]) -> bool:

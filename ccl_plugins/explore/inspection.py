@@ -36,8 +36,7 @@ from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import ValueType, trait
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.fitting import CannotBegin
-from ccl_plugins.training.kernel_check import check_kernel, kernels_read, scales_of
-from ccl_plugins.training.kernel_check import together as joined
+from ccl_plugins.training.kernel_check import check_kernel, kernel_readings, scales_of
 from ccl_plugins.training.sampling import check_batches, check_divisible
 from ccl_plugins.training.tables import Tables
 from ccl_plugins.watching.logging import check as check_loggers
@@ -431,19 +430,18 @@ def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
     )
     for finding in UnfitCondition().begin(begun):
         yield finding.line
-    for kernel, names in kernels_read(objective):
+    for reading in kernel_readings(objective):
+        first, *others = names = reading.names
         if not all(name in tables.tables for name in names):
             continue
-        given: Any = {name: tables.known(name, *names) for name in names}
-        given = given if len(names) > 1 else given[names[0]]
+        given = {name: tables.known(name, *names) for name in names}
         findings = Findings()
-        name = joined(names)
-        seen = check_kernel(kernel, given, name, findings)
+        seen = check_kernel(reading, given, findings)
         if seen and not findings.found:
-            scales = scales_of(kernel, given.values) if len(names) == 1 else ""
+            scales = "" if others else scales_of(reading.kernel, given[first].values)
             yield (
-                f"{type(kernel).__name__} on {name!r}: another sample has {seen['surviving_weight']:.2g}"
-                " of a sample's weight with itself on average, as"
+                f"{type(reading.kernel).__name__} on {reading.name!r}: another sample has"
+                f" {seen['surviving_weight']:.2g} of a sample's weight with itself on average, as"
                 f" {seen['effective_neighbors']:.0f} neighbors of equal weight"
                 + (f"; sensible scales are {scales}" if scales else "")
             )

@@ -42,7 +42,7 @@ class Bars:
         """
         same_data(runs)
         groups = series(runs)
-        rows = compare(result for each in groups for result in each.results)
+        rows = compare(result for each in groups for result in each.runs)
         measured = {
             (row["metric"], row["runs"][0]): row for row in rows if row["after"] is not None
         }
@@ -57,7 +57,7 @@ class Bars:
         result, grid = panels(len(drawn), 3.1, 0.95 + 0.3 * len(groups))
         for place, (panel, name) in enumerate(zip(grid, drawn, strict=True)):
             for y, each in enumerate(groups):
-                if row := measured.get((name, str(each.results[0].path))):
+                if row := measured.get((name, str(each.runs[0].path))):
                     _draw(panel, y, each, row, name)
             if (chance := about[name]["chance"]) is not None:
                 panel.axvline(chance, color=TEXT, lw=1, ls=":")
@@ -65,7 +65,7 @@ class Bars:
             panel.set_xlabel(textwrap.fill(about[name]["sentence"], 46), fontsize=7)
             panel.set_ylim(len(groups) - 0.4, -0.6)
             first = place % COLUMNS == 0
-            panel.set_yticks(range(len(groups)), [each.label for each in groups] if first else [])
+            panel.set_yticks(range(len(groups)), [each.name for each in groups] if first else [])
             panel.tick_params(axis="y", length=0)
             panel.margins(x=0.1)
             panel.grid(axis="x")
@@ -96,8 +96,8 @@ def _draw(panel: Any, y: int, each: Series, row: Mapping[str, Any], name: str) -
         interval = mean - row["after_deviation"], mean + row["after_deviation"]
     if interval is not None:
         panel.plot([*interval], [y, y], color=TEXT, lw=1.6, solid_capstyle="butt")
-    if len(each.results) > 1:
-        values = [*each.after(name).values()]
+    if len(each.runs) > 1:
+        values = [*each.by_seed(name).values()]
         panel.plot(values, [y + 0.18] * len(values), ".", color=TEXT, ms=4)
     if row["before"] is not None:
         panel.plot([row["before"]] * 2, [y - 0.38, y + 0.38], color=FAINT, lw=2)

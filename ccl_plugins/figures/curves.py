@@ -64,13 +64,13 @@ class Curves:
         groups = series(runs)
         for panel, name in zip(grid, drawn, strict=True):
             for each in groups:
-                points = [logged[run.path].get(name, []) for run in each.runs]
+                points = [logged[run.path].get(name, []) for run in each.drawn]
                 _draw(panel, each, [*filter(None, points)])
             panel.set_title(_on_two_lines(name.removeprefix("monitor/")))
             panel.grid(axis="y")
             panel.set_xlabel("step")
         handles = [
-            Line2D([], [], color=each.color, marker=each.marker, ms=5, label=each.label)
+            Line2D([], [], color=each.color, marker=each.marker, ms=5, label=each.name)
             for each in groups
         ]
         result.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3))

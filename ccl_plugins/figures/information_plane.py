@@ -55,13 +55,13 @@ class InformationPlane:
         handles += panel.plot([end], [top], marker="x", ms=7, label="Z = each sample", **ends)
         for each in series(runs):
             like: dict[str, Any] = {"color": each.color, "marker": each.marker, "ls": ""}
-            for run in each.runs:
+            for run in each.drawn:
                 for way in _ways(run):
                     panel.plot(*way, color=each.color, lw=0.8, alpha=0.7)
                 for point in placed[run.path]:
                     _draw(panel, point, end / 2, like)
-            if any(placed[run.path] for run in each.runs):
-                handles += panel.plot([], [], label=each.label, **like)
+            if any(placed[run.path] for run in each.drawn):
+                handles += panel.plot([], [], label=each.name, **like)
         panel.set_ylim(bottom=0, top=1.12 * top or 1)
         panel.set_xlim(left=min(0, panel.get_xlim()[0]))
         panel.set_xlabel("H(Z|label) in bits: what Z has beyond the label")

@@ -48,7 +48,7 @@ class KeptAndLeaked:
         """
         same_data(runs)
         groups = series(runs)
-        results = [result for each in groups for result in each.results]
+        results = [result for each in groups for result in each.runs]
         names = judged_by(results)
         kept = self.kept or names.get("label")
         leaked = [self.leaked] if self.leaked else [names[c] for c in conditioned(results)]
@@ -70,14 +70,14 @@ class KeptAndLeaked:
                 _draw(panel, each, name, kept)
             _scale(panel, about[name], about[kept])
         marks = {line.get_label(): line for panel in grid for line in panel.lines}
-        labels = [*(each.label for each in groups), BEFORE]
+        labels = [*(each.name for each in groups), BEFORE]
         handles = [marks[label] for label in labels if label in marks]
         result.legend(handles=handles, loc="outside right upper")
         return result
 
 
 def _draw(panel: Any, each: Series, leaked: str, kept: str) -> None:
-    for one in [r for r in each.results if {kept, leaked} <= r.after.keys()]:
+    for one in [r for r in each.runs if {kept, leaked} <= r.after.keys()]:
         x, y = one.after[leaked], one.after[kept]
         for measured, way in ((x, "xerr"), (y, "yerr")):
             if measured.interval is not None:
@@ -85,8 +85,8 @@ def _draw(panel: Any, each: Series, leaked: str, kept: str) -> None:
                 ends = [[max(measured.value - low, 0)], [max(high - measured.value, 0)]]
                 panel.errorbar(x.value, y.value, **{way: ends}, color=each.color, lw=1.2)
         style = {"marker": each.marker, "color": each.color, "ls": "", "ms": 7}
-        panel.plot(x.value, y.value, label=each.label, **style)
-    for one in each.results:
+        panel.plot(x.value, y.value, label=each.name, **style)
+    for one in each.runs:
         if {kept, leaked} <= one.before.keys():
             start = one.before[leaked].value, one.before[kept].value
             style = {"marker": "o", "mfc": "none", "color": FAINT, "ls": "", "ms": 6}

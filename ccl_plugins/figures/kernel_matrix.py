@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.figures.reading import Reader, known_rows, reader
+from ccl_plugins.figures.reading import known_rows, reader, variables_of
 from ccl_plugins.figures.samples import Values, of_those
 from ccl_plugins.figures.style import NUMBERS, class_colors, figure, short, styled
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ccl_plugins.experiments.pipeline import Run
+    from ccl_plugins.training.kernel_check import KernelReading
 
 MOST = 256
 """Samples of a matrix."""
@@ -79,27 +80,26 @@ class Matrices:
     drawn: Sequence[tuple[str, Tensor, tuple[float, float] | None]]
 
     @classmethod
-    def of(cls, reader: Reader, run: Run) -> Matrices:
+    def of(cls, reading: KernelReading, run: Run) -> Matrices:
         """Those of the objective that reads the conditions."""
         import torch
 
-        from ccl_plugins.numerics.kernel_functions import similarities
-
-        variables = reader.variables(run)
+        by_name = variables_of(run, reading)
+        variables = [*by_name.values()]
         name = " and ".join(short(each.name) for each in variables)
         rows = known_rows(variables, min(MOST, run.record["fit"]["batch_size"]))
         rows = rows[in_joint_order([each.values[rows] for each in variables])]
-        values = reader.values(variables, rows)
+        values = {name: each.values[rows] for name, each in by_name.items()}
         with torch.no_grad():
-            kernel = similarities(reader.kernel, values, values)
+            kernel = reading.matrix(values)
         drawn: list[tuple[str, Tensor, tuple[float, float] | None]] = [
-            (f"K: similarity of {name} ({reader.kernel_name})", kernel, None)
+            (f"K: similarity of {name} ({reading.kernel_name})", kernel, None)
         ]
-        if (weights := operator(reader, values)) is not None:
-            ridge = float(reader.objective.ridge)
-            form = "" if reader.objective.form == "paper" else f", {reader.objective.form}"
+        if (weights := operator(reading, values)) is not None:
+            ridge = float(reading.objective.ridge)
+            form = "" if reading.objective.form == "paper" else f", {reading.objective.form}"
             title = f"W: conditional operator (ridge {ridge:g}{form})"
-            drawn.append((title, weights, _limits(reader.objective, weights)))
+            drawn.append((title, weights, _limits(reading.objective, weights)))
         return cls(variables, rows, drawn)
 
     def draw(self, part: Any) -> None:
@@ -152,25 +152,25 @@ def in_order(z: Tensor) -> Tensor:
     return torch.from_numpy(leaves_list(tree)).long()
 
 
-def operator(reader: Reader, values: Any) -> Tensor | None:
+def operator(reading: KernelReading, values: Mapping[str, Tensor]) -> Tensor | None:
     """(m, m) the conditional operator, as the objective computes it; None if it has none.
 
     Args:
-        reader: The objective.
-        values: What its kernel takes.
+        reading: The objective and its kernel.
+        values: By condition.
     """
     import torch
 
-    from ccl_plugins.numerics.kernel_functions import count_of
     from ccl_plugins.objectives.cclk import CCLK
     from ccl_plugins.pairs import Samples, in_batch
 
-    if not isinstance(reader.objective, CCLK):
+    objective = reading.objective
+    if not isinstance(objective, CCLK):
         return None
-    named = values if isinstance(values, Mapping) else {reader.names[0]: values}
-    pairs = reader.objective.joined(in_batch(torch.zeros(2, count_of(values), 1), Samples(named)))
+    size = len(values[reading.names[0]])
+    pairs = objective.joined(in_batch(torch.zeros(2, size, 1), Samples(values)))
     with torch.no_grad():
-        return reader.objective.operator(pairs, 0)(slice(None))
+        return objective.operator(pairs, 0)(slice(None))
 
 
 def _limits(objective: Any, weights: Tensor) -> tuple[float, float]:

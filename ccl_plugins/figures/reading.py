@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from ccl_plugins.figures.samples import Values, conditions_of, metadata_column_of, some, variable
 from ccl_plugins.protocols import DoesNotApply
+from ccl_plugins.training.kernel_check import KernelReading, kernel_readings
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -15,51 +15,18 @@ if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
 
 
-@dataclass(frozen=True, eq=False)
-class Reader:
-    """An objective that reads a condition through a kernel, or several conditions.
-
-    Args:
-        names: The names of the conditions.
-        kernel: The kernel.
-        objective: The objective, or the part of a mixture.
-    """
-
-    names: tuple[str, ...]
-    kernel: Any
-    objective: Any
-
-    @property
-    def kernel_name(self) -> str:
-        """The kernel with its scale, if it has one."""
-        scale = getattr(self.kernel, "scale", None)
-        return type(self.kernel).__name__ + ("" if scale is None else f", scale {scale}")
-
-    def variables(self, run: Run) -> list[Values]:
-        """What is known of the conditions."""
-        return [variable(run, name) for name in self.names]
-
-    def values(self, variables: Sequence[Values], rows: Tensor) -> Any:
-        """What the kernel takes of some samples: values, or those of several conditions by name."""
-        values = [each.values[rows] for each in variables]
-        return values[0] if len(values) == 1 else dict(zip(self.names, values, strict=True))
-
-
-def reader(run: Run, condition: str | None = None) -> Reader:
+def reader(run: Run, condition: str | None = None) -> KernelReading:
     """The first objective of a run that reads a condition with a table, or several, through a kernel.
 
     Raises:
         DoesNotApply: If there is none.
     """
-    from ccl_plugins.training.kernel_check import kernel_of
-
     known = conditions_of(run)
     readers = [
-        Reader(names, kernel, each)
-        for each in run.parts.objective.modules()
-        for kernel, names in kernel_of(each)
+        each
+        for each in kernel_readings(run.parts.objective)
         if condition is None
-        or any(condition in (name, metadata_column_of(known.get(name))) for name in names)
+        or any(condition in (name, metadata_column_of(known.get(name))) for name in each.names)
     ]
     if not readers:
         of = "a condition" if condition is None else f"condition {condition!r}"
@@ -69,7 +36,12 @@ def reader(run: Run, condition: str | None = None) -> Reader:
     return next(tables, readers[0])
 
 
-def known_rows(variables: Sequence[Values], most: int) -> Tensor:
+def variables_of(run: Run, reading: KernelReading) -> dict[str, Values]:
+    """What is known of the conditions that a kernel reads, by their names."""
+    return {name: variable(run, name) for name in reading.names}
+
+
+def known_rows(variables: Collection[Values], most: int) -> Tensor:
     """The places of at most so many samples that have a value of all variables.
 
     Raises:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.experiments.results import (
-    Configuration,
+    Group,
     Result,
     beginning_of,
-    configurations,
-    labels_of,
+    groups_of,
 )
 from ccl_plugins.figures.style import MARKERS, RUNS, figure, short
 
@@ -29,33 +28,33 @@ MOST = 6
 
 
 @dataclass(frozen=True)
-class Series(Configuration):
-    """A configuration, drawn in one color; its label is its runs' title, or what their titles begin with.
+class Series(Group):
+    """A group, drawn in one color; its name is its runs' title, or what their titles begin with.
 
     Args:
-        runs: The runs of its results.
+        drawn: The runs themselves.
         color: Their color.
         marker: Their marker.
     """
 
-    runs: Sequence[Run]
-    color: str
-    marker: str
+    drawn: Sequence[Run] = ()
+    color: str = ""
+    marker: str = ""
 
 
 def series(runs: Mapping[str, Run]) -> list[Series]:
-    """The configurations of runs, in order."""
-    titles = {run.path: title for title, run in runs.items()}
-    groups = configurations([_result(run) for run in runs.values()])
-    names = [[titles[each.path] for each in group] for group in groups]
-    shown = [_common(each) for each in names]
-    if len({*shown}) < len(shown):  # folders that are numbers, as the cells of a sweep
-        shown = [_of_seeds(*pair) for pair in zip(labels_of(groups), names, strict=True)]
+    """The groups of runs, in order."""
+    by_path = {run.path: title for title, run in runs.items()}
+    groups = groups_of([_result(run) for run in runs.values()])
+    titles = [[by_path[each.path] for each in group.runs] for group in groups]
+    names = [_common(each) for each in titles]
+    if len({*names}) < len(names):  # folders that are numbers, as the cells of a sweep
+        names = [_of_seeds(group.name, own) for group, own in zip(groups, titles, strict=True)]
     return [
         Series(
-            shown[i],
-            group,
-            [runs[title] for title in names[i]],
+            group.runs,
+            names[i],
+            [runs[title] for title in titles[i]],
             RUNS[i % len(RUNS)],
             MARKERS[i % len(MARKERS)],
         )
@@ -65,7 +64,7 @@ def series(runs: Mapping[str, Run]) -> list[Series]:
 
 def first_of_each(runs: Mapping[str, Run]) -> dict[str, Run]:
     """The first run of each configuration, of at most six, by its title."""
-    first = [each.runs[0] for each in series(runs)][:MOST]
+    first = [each.drawn[0] for each in series(runs)][:MOST]
     return {title: run for title, run in runs.items() if run in first}
 
 

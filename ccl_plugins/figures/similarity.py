@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.figures.reading import Reader, known_rows, reader
+from ccl_plugins.figures.reading import known_rows, reader, variables_of
 from ccl_plugins.figures.samples import Values, features, of_those, same_data, some
 from ccl_plugins.figures.style import FAINT, RUNS, TEXT, figure, short, styled
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from ccl_plugins.experiments.pipeline import Run
+    from ccl_plugins.training.kernel_check import KernelReading
 
 MOST = 1000
 """Samples whose pairs are compared with the kernel."""
@@ -55,14 +56,12 @@ class Similarity:
         import torch
         from torch.nn import functional
 
-        from ccl_plugins.numerics.kernel_functions import similarities
-
         same_data(runs)
         by, variables, rows = next(iter(of_those(runs, self._known).values()))
-        values = by.values(variables, rows)
         with torch.no_grad():
-            kernel = _pairs(similarities(by.kernel, values, values))
-        name = " and ".join(short(each.name) for each in variables)
+            kernel = by.matrix({name: each.values[rows] for name, each in variables.items()})
+        kernel = _pairs(kernel)
+        name = " and ".join(short(each.name) for each in variables.values())
         drawn = of_those(runs, lambda run: features(run, "train", rows).double())
         result = figure(0.6 + 3.3 * len(drawn), 3.3)
         panels = result.subplots(1, len(drawn), squeeze=False, sharey=True, sharex=True)[0]
@@ -77,11 +76,11 @@ class Similarity:
         panels[0].set_ylabel("cosine of features")
         return result
 
-    def _known(self, run: Run) -> tuple[Reader, list[Values], Tensor]:
+    def _known(self, run: Run) -> tuple[KernelReading, dict[str, Values], Tensor]:
         """What reads the condition in a run, and the samples of which the condition is known."""
         by = reader(run, self.condition)
-        variables = by.variables(run)
-        return by, variables, known_rows(variables, MOST)
+        variables = variables_of(run, by)
+        return by, variables, known_rows(variables.values(), MOST)
 
 
 def _pairs(matrix: Tensor) -> Tensor:

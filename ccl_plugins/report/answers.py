@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ccl_plugins.evaluators.columns import the
 from ccl_plugins.experiments.results import (
     ALPHA,
-    Configuration,
+    Group,
     Paired,
     judged_by,
     paired,
@@ -23,8 +23,8 @@ SMALL = 0.02
 
 
 @dataclass(frozen=True)
-class Compared(Configuration):
-    """A configuration that the report tells of.
+class Compared(Group):
+    """A group that the report tells of.
 
     Args:
         reads: The column that each of its conditions reads, by the condition's name; None: none.
@@ -81,7 +81,7 @@ def explained(sentence: str, chance: float | None) -> str:
 
 def answers(configurations: Sequence[Compared]) -> list[Answer]:
     """The three questions about runs on one data set, with their answers."""
-    results = [result for each in configurations for result in each.results]
+    results = [result for each in configurations for result in each.runs]
     measured = {
         name: measurement
         for result in results
@@ -101,21 +101,21 @@ def _learning(configurations: Sequence[Compared], judges: Mapping[str, Measureme
     sentences = []
     for each in configurations:
         words = [_loss(each)] if each.losses else []
-        after = each.after(judge.name) if judge else {}
-        before = each.before(judge.name) if judge else {}
+        after = each.by_seed(judge.name) if judge else {}
+        before = each.by_seed(judge.name, "before") if judge else {}
         if judge and after and before:
             change = _change(before, after, each, judge, is_before=True)
             words.append(
                 f"{_read_at(judge, after)}; before training it was {_mean(before)}: {change.moved}."
             )
             answer = {"up": "yes", "perhaps up": "perhaps"}.get(change.way, "not the label")
-            by_answer[answer].append(each.label)
+            by_answer[answer].append(each.name)
             if answer == "not the label":
                 words += [*_instead(each, judges)][:1]
         elif judge and after:
             words.append(f"{_read_at(judge, after)}.")
         if words:
-            sentences.append((each.label, " ".join(words)))
+            sentences.append((each.name, " ".join(words)))
     if judge and (text := explained(judge.sentence, judge.chance)):
         sentences.append((judge.name, f"is {text}."))
     given = {answer: labels for answer, labels in by_answer.items() if labels}
@@ -143,7 +143,7 @@ def _loss(each: Compared) -> str:
 def _instead(each: Compared, judges: Mapping[str, Measurement]) -> Iterator[str]:
     """What the features hold, where they do not hold the label."""
     for column, judge in judges.items():
-        after, chance = each.after(judge.name), judge.chance
+        after, chance = each.by_seed(judge.name), judge.chance
         if column == "label" or judge.direction != "higher" or not after or chance is None:
             continue
         mean = statistics.fmean(after.values())
@@ -164,7 +164,7 @@ def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measu
         read = {column or name: each.conditions[name] for name, column in each.reads.items()}
         for column, shown in {**read, "label": "label"}.items():
             judge = judges.get(column)
-            after = each.after(judge.name) if judge else {}
+            after = each.by_seed(judge.name) if judge else {}
             if column in read:
                 words.append(f"It is conditioned on {the(shown)}.")
                 shown = column if column in each.reads.values() else shown
@@ -173,9 +173,9 @@ def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measu
                         f"No evaluator reads {the(shown)} from the features, or none has a number of it:"
                         " with one, as held, this page would say what is left of it."
                     )
-            others = plain.after(judge.name) if plain and judge else {}
-            against = plain.label if plain and others else "the network before training"
-            reference = others or (each.before(judge.name) if judge else {})
+            others = plain.by_seed(judge.name) if plain and judge else {}
+            against = plain.name if plain and others else "the network before training"
+            reference = others or (each.by_seed(judge.name, "before") if judge else {})
             if judge and after and reference:
                 change = _change(reference, after, each, judge)
                 words.append(
@@ -183,9 +183,9 @@ def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measu
                     f" {_read_at(judge, after)}, against {_mean(reference)}{change.luck}."
                 )
                 if column in read:
-                    verdicts.append(f"{each.label} holds {change.amount} of {the(shown)}")
+                    verdicts.append(f"{each.name} holds {change.amount} of {the(shown)}")
                     clear &= change.way in ("up", "down")
-        sentences.append((each.label, " ".join(words)))
+        sentences.append((each.name, " ".join(words)))
     if not verdicts:
         return Answer(question, "Not measured", "unclear", sentences)
     for column in dict.fromkeys(c or name for e in conditional for name, c in e.reads.items()):
@@ -199,41 +199,43 @@ def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measu
 
 def _better(configurations: Sequence[Compared], judges: Mapping[str, Measurement]) -> Answer:
     question, judge = "Which run is better, and is that luck?", judges.get("label")
-    measured = [each for each in configurations if judge and each.after(judge.name)]
+    measured = [each for each in configurations if judge and each.by_seed(judge.name)]
     if len(measured) < 2 or judge is None:
         return Answer(question, "There is nothing to compare", "unclear", [])
     measured.sort(key=lambda each: -_held(each, judge))
     best, *others = measured
     sentences, lucky = [], False
     for other in others[:4]:
-        change = paired(other.after(judge.name), best.after(judge.name))
+        change = paired(other.by_seed(judge.name), best.by_seed(judge.name))
         corrected = None if change.p is None else min(1.0, change.p * len(others))
         lucky |= not _is_clear(change, len(others))
         words = _against(best, other, judge, change, corrected, len(others))
-        sentences.append((f"{best.label} and {other.label}", words))
+        sentences.append((f"{best.name} and {other.name}", words))
     if len(others) > 4:
         sentences.append(("", f"{len(others) - 4} more are below these; the table has them."))
     if len(measured) > 2:
         advice = "choose on a validation part, and report the test split once."
         sentences.append(("", f"The best of many is in part the luckiest: {advice}"))
     for column, leak in judges.items():
-        if column == "label" or not all(each.after(leak.name) for each in measured):
+        if column == "label" or not all(each.by_seed(leak.name) for each in measured):
             continue
         least = min(measured, key=lambda each: _held(each, leak))
         if len({_held(each, leak) for each in measured}) == 1:
-            same = _read_at(leak, least.after(leak.name))
+            same = _read_at(leak, least.by_seed(leak.name))
             sentences.append(("", f"All hold as much of {column}, which may be luck: {same}."))
             continue
         tests = [
-            paired(e.after(leak.name), least.after(leak.name)) for e in measured if e is not least
+            paired(e.by_seed(leak.name), least.by_seed(leak.name))
+            for e in measured
+            if e is not least
         ]
         doubt = not all(_is_clear(each, len(tests)) for each in tests)
         ahead = ", so it is ahead in both" if least is best and not (doubt or lucky) else ""
         luck = f" ({_of_all(tests)}{', which may be luck' if doubt else ''})"
-        words = f"holds the least of {column}: {_read_at(leak, least.after(leak.name))}{luck}."
-        sentences.append((least.label, f"{words} If {column} is sensitive, less is better{ahead}."))
+        words = f"holds the least of {column}: {_read_at(leak, least.by_seed(leak.name))}{luck}."
+        sentences.append((least.name, f"{words} If {column} is sensitive, less is better{ahead}."))
     verdict = (
-        f"{best.label} holds most of the label: {'that may be luck' if lucky else 'hardly luck'}"
+        f"{best.name} holds most of the label: {'that may be luck' if lucky else 'hardly luck'}"
     )
     return Answer(question, verdict, "unclear" if lucky else "good", sentences)
 
@@ -253,9 +255,9 @@ def _is_clear(test: Paired, tests: int) -> bool:
     return test.p * tests < ALPHA
 
 
-def _held(each: Configuration, judge: Measurement) -> float:
+def _held(each: Group, judge: Measurement) -> float:
     """What grows with how much of the column the features hold."""
-    mean = statistics.fmean(each.after(judge.name).values())
+    mean = statistics.fmean(each.by_seed(judge.name).values())
     return -mean if judge.direction == "lower" else mean
 
 
@@ -267,7 +269,7 @@ def _against(
     p: float | None,
     tests: int,
 ) -> str:
-    a, b = best.after(judge.name), other.after(judge.name)
+    a, b = best.by_seed(judge.name), other.by_seed(judge.name)
     begin = f"have {judge.name} {_mean(a)} and {_mean(b)}."
     if p is None:
         if change.n < 2:
@@ -316,7 +318,7 @@ class _Change:
 def _change(
     reference: Mapping[Any, float],
     values: Mapping[Any, float],
-    each: Configuration,
+    each: Group,
     judge: Measurement,
     *,
     is_before: bool = False,
@@ -326,7 +328,7 @@ def _change(
     means = [statistics.fmean(some.values()) for some in (reference, values)]
     by = means[1] - means[0]
     more = (by > 0) is (judge.direction != "lower")
-    alone = len(each.results) == 1
+    alone = len(each.runs) == 1
     if test.p is not None:
         luck, clear = f" ({test.n} seeds, {_p(test.p)})", test.p < ALPHA
     else:
@@ -345,15 +347,13 @@ def _change(
     return _Change(way, amount, by > 0, f"{luck}, which may be luck")
 
 
-def _is_beyond(
-    reference: Mapping[Any, float], each: Configuration, judge: Measurement
-) -> bool | None:
+def _is_beyond(reference: Mapping[Any, float], each: Group, judge: Measurement) -> bool | None:
     """Whether every run's reference lies beyond its interval over test samples, on one side.
 
     None if a run has no interval or no reference.
     """
     sides = set()
-    for result in each.results:
+    for result in each.runs:
         after, other = result.after.get(judge.name), reference.get(result.seed)
         if after is None or after.interval is None or other is None:
             return None

@@ -112,7 +112,7 @@ def _page(shown: Runs, said: Sequence[str]) -> dict[str, Any]:
     others = [each for name, each in drawn.items() if name not in BESIDE]
     rows = [row for row in compare(shown.results) if row["metric"] is not None]
     return {
-        "title": " and ".join(each.label for each in groups[:3])
+        "title": " and ".join(each.name for each in groups[:3])
         + (f" and {len(groups) - 3} more" if len(groups) > 3 else ""),
         "style": Markup(style),
         "script": Markup(script),
@@ -137,7 +137,7 @@ def _page(shown: Runs, said: Sequence[str]) -> dict[str, Any]:
         "pictures": [each for each in others if each["src"]],
         "undrawn": [each for each in others if not each["src"]],
         "unpictured": ", ".join(
-            each.label for each in shown.same_data if each.label not in shown.pictured
+            each.name for each in shown.same_data if each.name not in shown.pictured
         ),
         **_neighbors(shown.pictured),
         **shown.commands(),
@@ -145,22 +145,22 @@ def _page(shown: Runs, said: Sequence[str]) -> dict[str, Any]:
 
 
 def _warnings(shown: Runs, findings: int) -> Iterator[str]:
-    others = [each.label for each in shown.groups if each not in shown.same_data]
+    others = [each.name for each in shown.groups if each not in shown.same_data]
     if others:
         yield (
-            f"{', '.join(others)}: another data set than {shown.groups[0].label}. Numbers of different"
+            f"{', '.join(others)}: another data set than {shown.groups[0].name}. Numbers of different"
             " data sets cannot be compared; the answers, the pictures and the neighbors leave"
             " these runs out."
         )
     for each in shown.groups:
-        if each.results[0].state:
-            yield f"{each.label} is not finished: {each.results[0].state}."
-        if not any(result.after for result in each.results):
-            yield f"{each.label} was not measured: ccl evaluate {each.results[0].path}"
+        if each.runs[0].state:
+            yield f"{each.name} is not finished: {each.runs[0].state}."
+        if not any(result.after for result in each.runs):
+            yield f"{each.name} was not measured: ccl evaluate {each.runs[0].path}"
     if findings:
         what = "something looked wrong" if findings == 1 else f"{findings} things looked wrong"
         yield f"While training, {what}: see How training went."
-    seeds = {len(each.results) for each in shown.same_data}
+    seeds = {len(each.runs) for each in shown.same_data}
     if len(shown.same_data) > 1 and min(seeds) < 5:
         few = "1 seed is few" if min(seeds) == 1 else f"{min(seeds)} seeds are few"
         yield f"{few}: five or more tell a difference from luck more surely."
@@ -172,25 +172,25 @@ def _configurations(shown: Runs) -> Iterator[dict[str, Any]]:
         if lost := lost_objects(each.record):
             note = (
                 "This run used objects of a session (local/...): it can be rebuilt only with them, as"
-                f" {loading(lost, each.results[0].path)}."
+                f" {loading(lost, each.runs[0].path)}."
             )
         yield {
-            "label": each.label,
+            "label": each.name,
             "objective": component(each.record.get("objective")),
             "conditions": ", ".join(each.conditions.values()),
-            "seeds": ", ".join(str(result.seed) for result in each.results),
-            "state": each.results[0].state,
+            "seeds": ", ".join(str(result.seed) for result in each.runs),
+            "state": each.runs[0].state,
             "file": f"{stem}.toml",
             "toml": text,
             "note": note,
-            "path": name_of(each.results),
-            "paths": ", ".join(str(result.path) for result in each.results),
+            "path": name_of(each.runs),
+            "paths": ", ".join(str(result.path) for result in each.runs),
         }
 
 
 def _measured(shown: Runs, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    labels = {str(each.results[0].path): each.label for each in shown.groups}
-    named = {name_of(each.results): each.label for each in shown.groups}
+    labels = {str(each.runs[0].path): each.name for each in shown.groups}
+    named = {name_of(each.runs): each.name for each in shown.groups}
     tests = [row["test"] for row in rows if row["test"] is not None]
     against = [*dict.fromkeys(named[test["against"]] for test in tests)]
     notes = [

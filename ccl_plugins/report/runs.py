@@ -13,8 +13,7 @@ from ccl_plugins.experiments.record import Record
 from ccl_plugins.experiments.results import (
     Result,
     conditioned,
-    configurations,
-    labels_of,
+    groups_of,
     name_of,
     stem_of,
 )
@@ -41,19 +40,18 @@ class Runs:
         self.results = [*results]
         self.runs = {each.path: run for each, run in zip(results, runs, strict=True)}
         self.curves = {path: _curves(run) for path, run in self.runs.items()}
-        groups = configurations(self.results)
         self.groups = [
             Compared(
-                label,
-                group,
-                _reads(self.runs[group[0].path], group),
+                group.runs,
+                group.name,
+                _reads(self.runs[group.runs[0].path], group.runs),
                 [
                     (points[0][1], points[-1][1])
-                    for each in group
+                    for each in group.runs
                     if (points := self.curves[each.path].get("loss"))
                 ],
             )
-            for label, group in zip(labels_of(groups), groups, strict=True)
+            for group in groups_of(self.results)
         ]
         """The configurations."""
         first = Record(self.groups[0].record)
@@ -62,41 +60,41 @@ class Runs:
 
     def first(self, each: Compared) -> Run:
         """The first run of a configuration."""
-        return self.runs[each.results[0].path]
+        return self.runs[each.runs[0].path]
 
     @property
     def titled(self) -> dict[str, Run]:
         """All runs that can be compared, by a short title."""
         return {
-            each.label
-            if len(each.results) == 1
-            else f"{each.label}, seed {result.seed}": self.runs[result.path]
+            each.name if len(each.runs) == 1 else f"{each.name}, seed {result.seed}": self.runs[
+                result.path
+            ]
             for each in self.same_data
-            for result in each.results
+            for result in each.runs
         }
 
     @property
     def pictured(self) -> dict[str, Run]:
         """The first run of each configuration, of so many as a picture shows side by side."""
-        return {each.label: self.first(each) for each in self.same_data[:MOST]}
+        return {each.name: self.first(each) for each in self.same_data[:MOST]}
 
     def findings(self) -> Iterator[dict[str, str]]:
         """What was found to be off while runs were trained, once for each configuration."""
         for each in self.groups:
             lines: dict[str, list[str]] = {}
-            for result in each.results:
+            for result in each.runs:
                 for line in _diagnosed(self.runs[result.path].layout.diagnosis):
                     lines.setdefault(line, []).append(str(result.seed))
             for line, seeds in lines.items():
-                many = len(each.results) > 1
-                label = f"{each.label}, seed {', '.join(seeds)}" if many else each.label
+                many = len(each.runs) > 1
+                label = f"{each.name}, seed {', '.join(seeds)}" if many else each.name
                 yield {"label": label, "line": line}
 
     def files(self) -> list[str]:
         """A name for the file of each configuration, from that of its folders."""
         names: list[str] = []
         for each in self.groups:
-            stem = stem_of(Path(name_of(each.results)).name)
+            stem = stem_of(Path(name_of(each.runs)).name)
             kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in stem)
             name = kept.strip("-") or "run"
             again = sum(other == name or other.startswith(f"{name}--") for other in names)
@@ -107,7 +105,7 @@ class Runs:
         """The lines of a shell that repeat the runs."""
         lines, folders = [], []
         for each, stem in zip(self.groups, self.files(), strict=True):
-            seeds = [str(result.seed) for result in each.results]
+            seeds = [str(result.seed) for result in each.runs]
             many = len(seeds) > 1
             more = ["--seeds", ",".join(seeds)] if many else []
             lines.append(shlex.join(["ccl", "train", f"{stem}.toml", *more]))

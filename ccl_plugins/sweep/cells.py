@@ -10,9 +10,8 @@ import csv
 import difflib
 import json
 import math
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,13 +23,14 @@ from ccl_plugins.experiments.measure import freeze, measure_to_choose, read_proj
 from ccl_plugins.experiments.metrics import read_measurements
 from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.experiments.record import DATA, read_json, write_json
-from ccl_plugins.experiments.results import settings_of
+from ccl_plugins.experiments.results import Group, settings_of
 from ccl_plugins.experiments.train import Prepared, RunInterrupted, check, prepare, train
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.differences import differences
 from ccl_plugins.files.fingerprints import other_data
 from ccl_plugins.kinds import registry
 from ccl_plugins.networks.devices import accelerator
+from ccl_plugins.protocols import Measurement
 from ccl_plugins.sweep.queue import FILES, Entry, Queue, import_optuna
 from ccl_plugins.sweep.sweep import NAME, OWN, Sweep, held_rows, named, text_of
 from ccl_plugins.training.randomness import undisturbed
@@ -315,21 +315,27 @@ class Cell:
         name: Its folder in ``cells``.
         values: The values of the swept keys.
         state: ``"done"``, ``"pruned"``, ``"running"``, ``"waiting"`` or ``"failed: ..."``.
-        before: The metrics before training.
-        validation: The metrics of the validation part of the training split, for choosing.
-        test: The metrics of the test split.
-        interval: The interval of the sweep's metric on the validation part; None: not known.
-        samples: How many samples it rests on.
+        before: What was measured before training, by name.
+        validation: Likewise of the validation part of the training split, for choosing.
+        test: Likewise of the test split.
     """
 
     name: str
     values: Mapping[str, Any]
     state: str
-    before: Mapping[str, float]
-    validation: Mapping[str, float]
-    test: Mapping[str, float]
-    interval: tuple[float, float] | None = None
-    samples: int | None = None
+    before: Mapping[str, Measurement] = field(default_factory=dict)
+    validation: Mapping[str, Measurement] = field(default_factory=dict)
+    test: Mapping[str, Measurement] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> Any:
+        """The seed of its training, if the sweep tries several."""
+        return self.values.get(SEED)
+
+    @property
+    def configuration(self) -> dict[str, Any]:
+        """What cells have in common that differ in the seed alone."""
+        return {key: value for key, value in self.values.items() if key != SEED}
 
 
 def cells_of(sweep: Sweep) -> list[Cell]:
@@ -339,16 +345,16 @@ def cells_of(sweep: Sweep) -> list[Cell]:
 
 def _cell(sweep: Sweep, name: str, entry: Entry) -> Cell:
     values, state = entry.values, entry.state
-    folder = sweep.out / "cells" / name
     try:
-        run = Run(folder)
+        run = Run(sweep.out / "cells" / name)
     except FileNotFoundError:  # not begun, or another process begins it anew
-        return Cell(name, values, state, {}, {}, {})
+        return Cell(name, values, state)
+    before = run.measurements("before")
     if state != "done":
-        return Cell(name, values, state, run.before, {}, {})
-    chosen_by = run.measurements("validation").get(sweep.metric)
-    known = (chosen_by.interval, chosen_by.samples) if chosen_by else (None, None)
-    return Cell(name, values, state, run.before, run.validation, run.metrics, *known)
+        return Cell(name, values, state, before)
+    return Cell(
+        name, values, state, before, run.measurements("validation"), run.measurements("after")
+    )
 
 
 def rows_of(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
@@ -362,7 +368,12 @@ def rows_of(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
             "cell": each.name,
             **{key: _plain(each.values.get(key)) for key in keys},
             "state": each.state,
-            **{f"{kind}/{n}": getattr(each, kind).get(n) for kind in kinds for n in names[kind]},
+            **{
+                f"{kind}/{n}": float(found[n].value) if n in found else None
+                for kind in kinds
+                for found in [getattr(each, kind)]
+                for n in names[kind]
+            },
         }
         for each in cells
     ]
@@ -417,46 +428,42 @@ def _one_type(values: list[Any]) -> list[Any]:
     )
 
 
-def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
-    """One row for each configuration, the best by the validation part first.
+def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[Group]:
+    """The cells that differ in the seed alone together, the best by the validation part first.
 
-    Cells that differ in the seed alone are one configuration, with means and standard deviations (n - 1), a
-    single one with the ``interval`` of its validation metric.  Those within the bounds of ``subject_to``,
-    whose ``excess`` is 0, come before the others.  The ``label`` of a configuration is the name of its grid
+    Those within the bounds of ``subject_to`` come before the others.  The name of each is that of its grid
     and what tells it from the others of that name.
     """
-    groups: dict[str, list[Cell]] = {}
+    by_values: dict[str, list[Cell]] = {}
     for each in cells:
-        values = {key: value for key, value in each.values.items() if key != SEED}
         # Two grids may have the same keys in another order.
-        groups.setdefault(json.dumps(values, sort_keys=True), []).append(each)
-    rows = []
-    for group in groups.values():
-        done = [each for each in group if each.state == "done"]
-        values = {key: value for key, value in group[0].values.items() if key != SEED}
-        row: dict[str, Any] = {"values": values, "cells": len(group), "done": len(done)}
-        for kind in ("before", "validation", "test"):
-            given = [m for each in done if (m := getattr(each, kind).get(sweep.metric)) is not None]
-            row[kind] = statistics.fmean(given) if given else None
-            row[f"{kind}_deviation"] = statistics.stdev(given) if len(given) > 1 else None
-        row["interval"] = done[0].interval if len(done) == 1 else None
-        bounded = {
-            name: statistics.fmean(each.validation.get(name, math.nan) for each in done)
-            for name in (sweep.subject_to if done else ())
-        }
-        row |= {"bounded": bounded, "excess": sweep.excess(bounded) if done else 0.0}
-        states = dict.fromkeys(each.state for each in group if each.state != "done")
-        rows.append({**row, "state": "; ".join(states)})
-    for row, label in zip(rows, labels_of([row["values"] for row in rows]), strict=True):
-        row["label"] = label
+        by_values.setdefault(json.dumps(each.configuration, sort_keys=True), []).append(each)
+    names = labels_of([group[0].configuration for group in by_values.values()])
+    groups = [Group(*pair) for pair in zip(by_values.values(), names, strict=True)]
     sign = -1 if sweep.direction == "maximize" else 1
-    return sorted(
-        rows,
-        key=lambda row: (
-            row["excess"],
-            math.inf if row["validation"] is None else sign * row["validation"],
-        ),
-    )
+
+    def place(group: Group) -> tuple[float, float]:
+        mean = group.estimate(sweep.metric, "validation").mean
+        return excess(sweep, group), math.inf if mean is None else sign * mean
+
+    return sorted(groups, key=place)
+
+
+def done(group: Group) -> Group:
+    """The cells of a group that are done."""
+    return Group([each for each in group.runs if each.state == "done"], group.name)
+
+
+def bounded(sweep: Sweep, group: Group) -> dict[str, float]:
+    """The means of what has bounds, without a metric that a cell lacks."""
+    found = {name: group.estimate(name, "validation") for name in sweep.subject_to}
+    whole = len(done(group).runs)
+    return {n: each.mean for n, each in found.items() if each.mean is not None and each.n == whole}
+
+
+def excess(sweep: Sweep, group: Group) -> float:
+    """By how much a group is beyond the bounds; 0 if no cell is done."""
+    return sweep.excess(bounded(sweep, group)) if done(group).runs else 0.0
 
 
 def labels_of(cells: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from ccl_plugins.commands.base import Failed, Mistake, add_format, add_set, repo
 from ccl_plugins.commands.tables import TextTable
 
 if TYPE_CHECKING:
+    from ccl_plugins.experiments.results import Group
     from ccl_plugins.sweep.cells import Cell
     from ccl_plugins.sweep.sweep import Sweep
 
@@ -150,47 +151,48 @@ def _table(
 ) -> TextTable:
     """The configurations, the best first."""
     from ccl_plugins.experiments.results import spread
-    from ccl_plugins.sweep.cells import configurations
+    from ccl_plugins.sweep import cells as sweeps
 
-    done = sum(each.state == "done" for each in cells)
+    done = [each for each in cells if each.state == "done"]
     own = "the test split of the sweep's validation data"
     part = "a part of the training split" if sweep.validation is None else own
-    sizes = {each.samples for each in cells if each.samples}
+    found = (each.validation.get(sweep.metric) for each in done)
+    sizes = {each.samples for each in found if each and each.samples}
     of = f" of {', '.join(map(str, sorted(sizes)))} samples" if sizes else ""
-    rows = configurations(sweep, cells)
+    groups = sweeps.configurations(sweep, cells)
     notes = [
         f"{sweep.metric}: the rows are ordered by validation, {part}{of}",
-        *_uncertain(rows, cells),
+        *(_uncertain(sweep, groups, done) if groups else ()),
         *notes,
-        f"{done} of {len(cells)} cells done; written to {', '.join(map(str, files))}",
+        f"{len(done)} of {len(cells)} cells done; written to {', '.join(map(str, files))}",
     ]
+    rows = []
+    for group in groups:
+        finished, means = sweeps.done(group), sweeps.bounded(sweep, group)
+        states = dict.fromkeys(each.state for each in group.runs if each.state != "done")
+        beyond = ["beyond a bound"] if sweeps.excess(sweep, group) else []
+        rows.append(
+            {
+                "values": group.name or "(one configuration)",
+                "n": len(finished.runs) if len(group.runs) > 1 else None,
+                "before": spread(*finished.estimate(sweep.metric, "before")[1:3]),
+                "validation": str(finished.estimate(sweep.metric, "validation")),
+                "test": spread(*finished.estimate(sweep.metric, "test")[1:3]),
+                **{name: means.get(name) for name in sweep.subject_to},
+                "state": "; ".join([*states, *beyond]),
+            }
+        )
+    return TextTable(rows, notes)
 
-    def columns(row: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "values": row["label"] or "(one configuration)",
-            "n": row["done"] if row["cells"] > 1 else None,
-            "before": spread(row["before"], row["before_deviation"]),
-            "validation": spread(row["validation"], row["validation_deviation"], row["interval"]),
-            "test": spread(row["test"], row["test_deviation"]),
-            **{name: row["bounded"].get(name) for name in sweep.subject_to},
-            "state": "; ".join(
-                filter(None, (row["state"], "beyond a bound" if row["excess"] else ""))
-            ),
-        }
 
-    return TextTable(rows, notes, columns)
-
-
-def _uncertain(rows: Sequence[Mapping[str, Any]], cells: Iterable[Cell]) -> Iterator[str]:
+def _uncertain(sweep: Sweep, groups: Sequence[Group], done: Sequence[Cell]) -> Iterator[str]:
     """What the order of the configurations does not tell."""
-    first, *others = rows or [{}]
-    if first.get("interval"):
-        low, high = first["interval"]
-        near = [row["values"] for row in others if low <= (row["validation"] or math.nan) <= high]
-        if near:
-            which = "1 other lies" if len(near) == 1 else f"{len(near)} others lie"
+    first, *others = (each.estimate(sweep.metric, "validation") for each in groups)
+    if first.interval:
+        low, high = first.interval
+        if near := sum(low <= (each.mean or math.nan) <= high for each in others):
+            which = "1 other lies" if near == 1 else f"{near} others lie"
             yield f"{which} within the interval of the first: these samples hardly tell them apart"
-    done = [each for each in cells if each.state == "done"]
     names = {name: None for each in done for name in each.test if name not in each.validation}
     if names:
         yield f"{', '.join(names)}: no number where cells are chosen, so that none is chosen by it"

@@ -1,8 +1,9 @@
-"""A check of how much weight a kernel gives to other samples, by their condition."""
+"""What objectives read through kernels, and how much weight a kernel gives to other samples."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from ccl_plugins.files import mapped
 from ccl_plugins.numerics.condition_values import squared_distance
 from ccl_plugins.numerics.joint import Joint
-from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, count_of, similarities
+from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, similarities
 from ccl_plugins.protocols import Table, trait
 from ccl_plugins.training.findings import Finding, Findings
 
@@ -26,20 +27,83 @@ ALIKE = 0.98
 """The weight, of a sample's own, above which samples of different values count as equal."""
 
 
+@dataclass(frozen=True, eq=False)
+class KernelReading:
+    """A kernel, and the conditions that an objective reads through it.
+
+    Args:
+        kernel: The kernel: of one condition or, as a product or sum, of several by name.
+        names: The names of the conditions.
+        objective: The objective, or the part of a mixture; None: none in particular.
+    """
+
+    kernel: Any
+    names: tuple[str, ...]
+    objective: Any = None
+
+    @property
+    def name(self) -> str:
+        """The name of the condition, or of all together."""
+        return "&".join(self.names)
+
+    @property
+    def kernel_name(self) -> str:
+        """The kernel with its scale, if it has one."""
+        scale = getattr(self.kernel, "scale", None)
+        return type(self.kernel).__name__ + ("" if scale is None else f", scale {scale}")
+
+    def taken(self, values: Mapping[str, Any]) -> Any:
+        """What the kernel takes: what there is of its condition or, if it names several, of each."""
+        if conditions_of_kernel(self.kernel):
+            return {name: values[name] for name in self.names}
+        return values[self.names[0]]
+
+    def matrix(self, values: Mapping[str, Tensor]) -> Tensor:
+        """(r, r) similarities of r samples, whose values are given by condition."""
+        taken = self.taken(values)
+        return similarities(self.kernel, taken, taken)
+
+    def parts(self) -> Iterator[tuple[KernelReading, str]]:
+        """The kernels of one condition in a sum or product of several, with their places."""
+        yield from _parts(self.kernel, "objective.kernel")
+
+
+def _parts(kernel: Any, place: str) -> Iterator[tuple[KernelReading, str]]:
+    on = getattr(kernel, "on", None)
+    if isinstance(on, Mapping):
+        for name, inner in on.items():
+            yield KernelReading(inner, (name,)), f"{place}.on.{name}"
+    for inner in getattr(kernel, "kernels", None) or ():
+        if conditions_of_kernel(inner):
+            yield from _parts(inner, f"{place}.kernels")
+
+
+def kernel_readings(objective: nn.Module) -> Iterator[KernelReading]:
+    """What an objective, and those within it, read through kernels.
+
+    A kernel of one condition is read of each condition of its objective, or of the one that it is ``on``.
+    """
+    for each in objective.modules():
+        # No protocol: Python's check of one does not see a kernel that is an nn.Module.
+        kernel: Any = getattr(each, "kernel", None)
+        if isinstance(kernel, Joint):
+            yield KernelReading(kernel.kernel, kernel.names, each)
+        elif kernel is not None:
+            on, read = getattr(each, "on", None), getattr(each, "conditions", None) or ()
+            yield from (KernelReading(kernel, (n,), each) for n in read if on in (None, n))
+
+
 def check_kernel(
-    kernel: Any,
-    table: Table | Mapping[str, Table],
-    name: str,
+    reading: KernelReading,
+    tables: Mapping[str, Table],
     findings: Findings | None = None,
     step: int = 0,
 ) -> dict[str, float]:
-    """Measure a kernel on 512 sampled rows of a condition, or of several.
+    """Measure a kernel on 512 sampled rows of the conditions that it reads.
 
     Args:
-        kernel: The kernel.
-        table: The condition's table; or, by name, those of all conditions that the kernel reads, a row for
-            each sample in all of them.
-        name: The condition's name, or that of all of them together.
+        reading: The kernel and its conditions.
+        tables: Those of the conditions, a row for each sample in all of them.
         findings: Those of the run; None: a new list.
         step: Optimizer steps taken.
 
@@ -55,10 +119,7 @@ def check_kernel(
             samples may share.  If samples of different values are all seen as nearly equal.  Of several
             conditions, the message names the kernel of one.
     """
-    values: Any = (
-        table.values if isinstance(table, Table) else {k: t.values for k, t in table.items()}
-    )
-    size = count_of(values)
+    size = len(tables[reading.names[0]].values)
     if size < 2:
         return {}
     generator = torch.Generator().manual_seed(0)
@@ -66,77 +127,65 @@ def check_kernel(
         rows = torch.randint(size, (SAMPLED_ROWS,), generator=generator).unique()
     else:
         rows = torch.randperm(size, generator=generator)[:SAMPLED_ROWS]
-    values = take(values, rows)
+    values = {name: mapped.rows(tables[name].values, rows) for name in reading.names}
+    kind, of = f"the kernel {type(reading.kernel).__name__}", f"of condition {reading.name!r}"
     with torch.no_grad():
-        matrix = similarities(kernel, values, values)
-        if len(wrong := (~matrix.isfinite()).nonzero()):
-            i, j = wrong[0].tolist()
-            raise ValueError(
-                f"the kernel {type(kernel).__name__} must be finite, not {float(matrix[i, j])} for"
-                f" {_shown(values, i)} and {_shown(values, j)} of condition {name!r}"
-            )
+        matrix = reading.matrix(values)
         gap = (matrix - matrix.T).abs()
+        if len(wrong := (~matrix.isfinite()).nonzero()):
+            first, second = (_shown(reading, values, row) for row in wrong[0].tolist())
+            value = float(matrix[tuple(wrong[0])])
+            raise ValueError(f"{kind} must be finite, not {value} for {first} and {second} {of}")
         if len(wrong := (gap > 1e-3 * matrix.abs().max()).nonzero()):
-            i, j = wrong[0].tolist()
+            first, second = (_shown(reading, values, row) for row in wrong[0].tolist())
+            both = float(matrix[tuple(wrong[0])]), float(matrix.T[tuple(wrong[0])])
             raise ValueError(
-                f"the kernel {type(kernel).__name__} must be symmetric, not {float(matrix[i, j])} and"
-                f" {float(matrix[j, i])} for {_shown(values, i)} and {_shown(values, j)} of condition"
-                f" {name!r}"
+                f"{kind} must be symmetric, not {both[0]} and {both[1]} for {first} and {second} {of}"
             )
-        if getattr(kernel, "positive_definite", False):
-            _refuse_negative(matrix.double(), type(kernel).__name__, name)
+        if getattr(reading.kernel, "positive_definite", False):
+            _refuse_negative(matrix.double(), kind, of)
         surviving, neighbors = torch.stack(describe_kernel(matrix)).tolist()
-        for finding in what_is_off(step, kernel, values, name, matrix):
+        for finding in what_is_off(step, reading, values, matrix):
             (findings or Findings()).say(finding, stacklevel=3)
     return {"surviving_weight": surviving, "effective_neighbors": neighbors}
 
 
-def take(values: Any, rows: Any) -> Any:
-    """Rows of condition values, or of several conditions' values by name."""
-    if isinstance(values, Tensor):
-        return mapped.rows(values, rows)
-    return {k: mapped.rows(z, rows) for k, z in values.items()}
-
-
-def _shown(values: Any, row: int) -> Any:
-    if isinstance(values, Tensor):
-        return values[row].tolist()
-    return {name: z[row].tolist() for name, z in values.items()}
+def _shown(reading: KernelReading, values: Mapping[str, Tensor], row: int) -> Any:
+    return reading.taken({name: z[row].tolist() for name, z in values.items()})
 
 
 def what_is_off(
-    step: int, kernel: Any, values: Any, name: str, matrix: Tensor
+    step: int, reading: KernelReading, values: Mapping[str, Tensor], matrix: Tensor
 ) -> Iterator[Finding]:
     """A finding if a kernel sees almost nothing of numbers, or any two different values as nearly equal.
 
     Args:
         step: Optimizer steps taken.
-        kernel: The kernel.
-        values: (r, c) or (r,) values of its condition, or of its conditions by name.
-        name: The condition's name, or that of all of them together.
+        reading: The kernel and its conditions.
+        values: (r, c) or (r,) values by condition.
         matrix: (r, r) the kernel of these values with themselves.
     """
-    if isinstance(values, Tensor):
-        yield from _off(step, kernel, values, name, matrix)
+    if not conditions_of_kernel(reading.kernel):
+        yield from _off(step, reading, values, matrix)
         return
     parts: list[Finding] = []
-    for on, inner, place in kernels_within(kernel):
-        z = values[on]
-        parts += _off(step, inner, z, on, similarities(inner, z, z), place)
+    for part, place in reading.parts():
+        parts += _off(step, part, values, part.matrix(values), place)
     yield from parts
     numbers = all(z.is_floating_point() for z in values.values())
     if not parts and numbers and (weight := _of_most(matrix)) < FAINT:
-        yield _faint(step, kernel, name, weight)
+        yield _faint(step, reading, weight)
 
 
 def _off(
     step: int,
-    kernel: Any,
-    z: Tensor,
-    name: str,
+    reading: KernelReading,
+    values: Mapping[str, Tensor],
     matrix: Tensor,
     place: str = "objective.kernel",
 ) -> Iterator[Finding]:
+    kernel, name = reading.kernel, reading.name
+    z = values[name]
     candidates = scales_of(kernel, z)
     if trait(kernel, "distances") and not z.is_floating_point() and z.ndim == 1 and z.max() > 1:
         yield Finding(
@@ -150,7 +199,7 @@ def _off(
         )
     # Few of many samples may share a class id.
     if z.is_floating_point() and (weight := _of_most(matrix)) < FAINT:
-        yield _faint(step, kernel, name, weight, place, candidates)
+        yield _faint(step, reading, weight, place, candidates)
     elif (weight := _of_different(matrix, z)) > ALIKE:
         yield Finding(
             "a-kernel-sees-all-as-equal",
@@ -202,31 +251,20 @@ def scale_quantiles(kernel: Any, z: Tensor) -> list[float]:
     return quantiles
 
 
-def kernels_within(kernel: Any, place: str = "objective.kernel") -> Iterator[tuple[str, Any, str]]:
-    """The kernels of one condition in a sum or product of several, with the name of it and their place."""
-    on = getattr(kernel, "on", None)
-    if isinstance(on, Mapping):
-        yield from ((name, inner, f"{place}.on.{name}") for name, inner in on.items())
-    for inner in getattr(kernel, "kernels", None) or ():
-        if conditions_of_kernel(inner):
-            yield from kernels_within(inner, f"{place}.kernels")
-
-
-def _refuse_negative(matrix: Tensor, kind: str, name: str) -> None:
+def _refuse_negative(matrix: Tensor, kind: str, of: str) -> None:
     """Refuse a kernel matrix with a negative eigenvalue, but for rounding."""
     eigenvalues = torch.linalg.eigvalsh(matrix)
     if eigenvalues[0] < -1e-3 * eigenvalues.abs().max():
         raise ValueError(
-            f"the kernel {kind} says that it is positive definite, and has the eigenvalue"
-            f" {float(eigenvalues[0]):.3g} beside {float(eigenvalues[-1]):.3g} on {len(matrix)} samples of"
-            f" condition {name!r}: declare positive_definite = False, or take another kernel"
+            f"{kind} says that it is positive definite, and has the eigenvalue {float(eigenvalues[0]):.3g}"
+            f" beside {float(eigenvalues[-1]):.3g} on {len(matrix)} samples {of}: declare"
+            " positive_definite = False, or take another kernel"
         )
 
 
 def _faint(
     step: int,
-    kernel: Any,
-    name: str,
+    reading: KernelReading,
     weight: float,
     place: str = "objective.kernel",
     candidates: str = "",
@@ -234,18 +272,16 @@ def _faint(
     return Finding(
         "a-kernel-sees-almost-nothing",
         step,
-        f"{_with_scale(kernel)} sees almost nothing on condition {name!r}: for a quarter of the samples the"
-        f" mean weight of another one is at most {weight:.2g} of their own, so the objective hardly"
-        f" compares them; take {_remedy(kernel, place, candidates)}",
-        about=name,
+        f"{_with_scale(reading.kernel)} sees almost nothing on condition {reading.name!r}: for a quarter of"
+        f" the samples the mean weight of another one is at most {weight:.2g} of their own, so the"
+        f" objective hardly compares them; take {_remedy(reading.kernel, place, candidates)}",
+        about=reading.name,
     )
 
 
 def _with_scale(kernel: Any) -> str:
     scale = getattr(kernel, "scale", None)
-    return (
-        type(kernel).__name__ if scale is None else f"{type(kernel).__name__} with scale {scale!r}"
-    )
+    return type(kernel).__name__ + ("" if scale is None else f" with scale {scale!r}")
 
 
 def _remedy(kernel: Any, place: str, candidates: str) -> str:
@@ -273,30 +309,3 @@ def describe_kernel(kernel: Tensor) -> tuple[Tensor, Tensor]:
     scaled = others / others.amax(1, keepdim=True).clamp_min(1e-300)
     neighbors = scaled.sum(1).square() / scaled.square().sum(1).clamp_min(1e-300)
     return surviving, neighbors.mean()
-
-
-def kernels_read(objective: nn.Module) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """The kernels of an objective and of objectives within it, and the names of what each reads."""
-    for each in objective.modules():
-        yield from kernel_of(each)
-
-
-def kernel_of(objective: Any) -> Iterator[tuple[Any, tuple[str, ...]]]:
-    """The kernel of an objective, for each condition, or for all at once, that it reads through it."""
-    # No protocol: Python's check of one does not see a kernel that is an nn.Module.
-    kernel: Any = getattr(objective, "kernel", None)
-    if isinstance(kernel, Joint):
-        yield kernel.kernel, kernel.names
-    elif kernel is not None:
-        on, read = getattr(objective, "on", None), getattr(objective, "conditions", None) or ()
-        yield from ((kernel, (name,)) for name in read if on in (None, name))
-
-
-def together(names: tuple[str, ...]) -> str:
-    """The name of several conditions that are read as one."""
-    return "&".join(names)
-
-
-def values_read(values: Mapping[str, Tensor], names: tuple[str, ...]) -> Any:
-    """What a kernel takes: the values of one condition, or those of several by name."""
-    return values[names[0]] if len(names) == 1 else {name: values[name] for name in names}

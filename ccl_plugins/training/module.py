@@ -22,7 +22,7 @@ from ccl_plugins.training.embeddings import Embedding
 from ccl_plugins.training.features import embed_split
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import check_gradients, warn_of_unread_queue
-from ccl_plugins.training.kernel_check import check_kernel, kernels_read, together
+from ccl_plugins.training.kernel_check import check_kernel, kernel_readings
 from ccl_plugins.training.loader import Batch, Items, Loader, augment, default_workers
 from ccl_plugins.training.loss_log import publish
 from ccl_plugins.training.micro_batches import warn_about_statistics
@@ -301,13 +301,12 @@ class TrainingModule(LightningModule):
             return {}
         described = {name: self.tables.describe(name).metrics() for name in refreshed}
         fitted = set(self.tables)
-        for kernel, names in kernels_read(self.objective):
+        for reading in kernel_readings(self.objective):
+            names = reading.names
             if fitted.issuperset(names) and not set(names).isdisjoint(refreshed):
                 tables = {name: self.tables.known(name, *names) for name in names}
-                table = tables if len(names) > 1 else tables[names[0]]
-                of = together(names)
-                checked = check_kernel(kernel, table, of, self.findings, step)
-                described[of] = described.get(of, {}) | checked
+                checked = check_kernel(reading, tables, self.findings, step)
+                described[reading.name] = described.get(reading.name, {}) | checked
         return described
 
     def _embed(self, of: Embedding = "projection") -> Tensor:

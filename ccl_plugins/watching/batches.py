@@ -9,14 +9,11 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.numerics.condition_values import missing_samples
-from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.training.kernel_check import (
     SAMPLED_ROWS,
+    KernelReading,
     describe_kernel,
-    kernels_read,
-    take,
-    together,
-    values_read,
+    kernel_readings,
 )
 
 
@@ -60,25 +57,25 @@ def same_class(anchors: Tensor, others: Tensor, counts: Tensor) -> Tensor:
 def described_kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
     """By what each kernel reads, one condition or several: (2,) surviving weight, effective neighbors."""
     return {
-        together(names): torch.stack(describe_kernel(matrix))
-        for _, names, _, matrix in kernel_matrices(objective, pairs)
+        reading.name: torch.stack(describe_kernel(matrix))
+        for reading, _, matrix in kernel_matrices(objective, pairs)
     }
 
 
 @torch.no_grad()
 def kernel_matrices(
     objective: Any, pairs: Any
-) -> Iterator[tuple[Any, tuple[str, ...], Any, Tensor]]:
-    """Each kernel of an objective, the names of what it reads, the values of these, and its matrix (r, r).
+) -> Iterator[tuple[KernelReading, dict[str, Tensor], Tensor]]:
+    """What an objective reads through each kernel, the values by condition, and the matrix (r, r) of these.
 
     Over the first 512 samples of the batch that have a value; none if these are fewer than two.
     """
-    for kernel, names in kernels_read(objective):
-        if not all(name in pairs.samples.condition for name in names):
+    for reading in kernel_readings(objective):
+        if not all(name in pairs.samples.condition for name in reading.names):
             continue
-        values = {name: pairs.samples.condition_of(name) for name in names}
+        values = {name: pairs.samples.condition_of(name) for name in reading.names}
         lost = torch.stack([missing_samples(z) for z in values.values()]).any(0)
-        kept = take(values, (~lost).nonzero().flatten()[:SAMPLED_ROWS])
-        if len(kept[names[0]]) > 1:
-            read = values_read(kept, names)
-            yield kernel, names, read, similarities(kernel, read, read)
+        rows = (~lost).nonzero().flatten()[:SAMPLED_ROWS]
+        if len(rows) > 1:
+            kept = {name: z[rows] for name, z in values.items()}
+            yield reading, kept, reading.matrix(kept)

@@ -125,7 +125,10 @@ def _configuration(
     for time in ("before", "validation", "test"):
         result[time] = {
             metric: moments(
-                {s: getattr(c, time)[metric] for s, c in zip(seeds, cells, strict=True)}
+                {
+                    s: float(getattr(c, time)[metric].value)
+                    for s, c in zip(seeds, cells, strict=True)
+                }
             )
             for metric in getattr(cells[0], time)
         }

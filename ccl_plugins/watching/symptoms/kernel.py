@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from ccl_plugins.training.findings import Finding
-from ccl_plugins.training.kernel_check import together, what_is_off
+from ccl_plugins.training.kernel_check import what_is_off
 from ccl_plugins.watching.batches import kernel_matrices
 from ccl_plugins.watching.symptoms.symptom import Observation, Symptom
 
@@ -20,6 +20,6 @@ class BlindKernel(Symptom):
         """Look at the first batch, and at one when the run should have learned."""
         if not seen.first and not seen.due:
             return
-        for kernel, names, read, matrix in kernel_matrices(seen.objective, seen.pairs):
-            if not {*seen.tables}.issuperset(names):
-                yield from what_is_off(seen.step, kernel, read, together(names), matrix)
+        for reading, values, matrix in kernel_matrices(seen.objective, seen.pairs):
+            if not {*seen.tables}.issuperset(reading.names):
+                yield from what_is_off(seen.step, reading, values, matrix)

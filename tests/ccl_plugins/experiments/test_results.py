@@ -13,9 +13,8 @@ from ccl_plugins.commands.batch import compared
 from ccl_plugins.experiments.results import (
     Result,
     compare,
-    configurations,
+    groups_of,
     judged_by,
-    labels_of,
     paired,
     spread,
     visible,
@@ -84,7 +83,7 @@ def test_a_test_that_is_undefined_says_why(first, second, n, difference, note):
     assert test.difference == (None if difference is None else pytest.approx(difference))
 
 
-def test_configurations_are_compared_with_the_first_over_common_seeds():
+def test_groups_of_are_compared_with_the_first_over_common_seeds():
     first, second = compare(two([0.7, 0.8, 0.9], [0.75, 0.9, 0.92]))
     assert first["test"] is None
     assert (second["test"]["against"], second["test"]["n"]) == ("a-*", 3)
@@ -102,7 +101,7 @@ def test_seeds_that_begin_alike_are_not_called_a_run_of_one_seed():
         for seed in (10, 11)
     ]
     assert [row["run"] for row in compare(runs)] == ["runs/fair-seed-*", "runs/plain-seed-*"]
-    assert labels_of(configurations(runs)) == ["fair", "plain"]
+    assert [group.name for group in groups_of(runs)] == ["fair", "plain"]
 
 
 def test_runs_of_other_data_sets_and_unfinished_runs_are_not_compared():

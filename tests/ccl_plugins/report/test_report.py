@@ -186,7 +186,7 @@ def test_only_objects_of_a_session_are_said_to_be_lost():
     """A folder may be called so, too."""
     table = {"use": "dataset:ccl-plugins/table", "train": "/usr/local/train.csv"}
     for dataset, said in ((table, ""), ({"use": "dataset:local/mine"}, '{"dataset": mine})')):
-        group = Compared("a", [Result(Path("a"), record={"dataset": dataset})])
+        group = Compared([Result(Path("a"), record={"dataset": dataset})], "a")
         (shown,) = _configurations(SimpleNamespace(groups=[group], files=lambda: ["a"]))
         assert bool(shown["note"]) is bool(said)
         assert said in shown["note"]
@@ -439,7 +439,7 @@ def configuration(label, seeds, *, color=None, column=COLOR, spread=None, **opti
         Result(Path(f"{label}-{i}"), at(i, before, 0.8), at(i, after, color), record=seeded(i))
         for i, (before, after) in enumerate(seeds)
     ]
-    return Compared(label, results, losses=[(5.0, 4.0)], **options)
+    return Compared(results, label, losses=[(5.0, 4.0)], **options)
 
 
 def seeded(seed):
@@ -581,7 +581,7 @@ def test_learning_is_perhaps_where_seeds_are_too_few_unless_each_run_is_beyond_i
 
 def compared(*groups):
     """What the table of measurements says of tests."""
-    shown = SimpleNamespace(groups=groups, results=[r for each in groups for r in each.results])
+    shown = SimpleNamespace(groups=groups, results=[r for each in groups for r in each.runs])
     found = _measured(shown, compare(shown.results))
     return found["tested"], found["test_notes"]
 
@@ -589,15 +589,15 @@ def compared(*groups):
 def test_the_run_that_others_are_compared_with_is_named():
     first, *others = (configuration(name, ROSE) for name in ("first", "second", "third"))
     for i, each in enumerate((first, *others)):
-        for result in each.results:
+        for result in each.runs:
             result.record["objective"] = i
     assert compared(first, *others)[0] == ["first"]
-    unfinished = replace(first, results=[replace(first.results[0], state="step 1 of 2")])
+    unfinished = replace(first, runs=[replace(first.runs[0], state="step 1 of 2")])
     assert compared(unfinished, *others)[0] == ["second"]
     more = [
         replace(
             each,
-            results=[replace(r, after={**r.after, "x": r.after[LABEL.name]}) for r in each.results],
+            runs=[replace(r, after={**r.after, "x": r.after[LABEL.name]}) for r in each.runs],
         )
         for each in others
     ]
@@ -607,11 +607,11 @@ def test_the_run_that_others_are_compared_with_is_named():
 def test_the_notes_of_the_tests_are_about_those_that_were_made():
     several = [configuration(f"c{i}", [(0.5, 0.5 + i / 100)]) for i in range(7)]
     for i, each in enumerate(several):
-        each.results[0].record["objective"] = i
+        each.runs[0].record["objective"] = i
     assert compared(*several)[1] == [
         "With one seed in common, nobody can say whether a difference is luck: there is no p."
     ]
-    several[1].results[0].record["fit"]["seed"] = 5
+    several[1].runs[0].record["fit"]["seed"] = 5
     assert compared(*several[:2])[1] == ["Runs without a seed in common have no difference."]
 
 
@@ -652,17 +652,17 @@ def test_the_same_leak_is_not_less_and_the_same_lead_is_no_luck():
 def test_a_control_is_not_called_a_condition_on_its_column(recorded, called):
     """A report of a run with shuffled colors does not say that it is conditioned on the color."""
     result = replace(
-        configuration("fair", ROSE[:1], color=0.3).results[0],
+        configuration("fair", ROSE[:1], color=0.3).runs[0],
         record={"fit": {"seed": 0}, "conditions": {"condition": recorded}},
     )
-    fair = Compared("fair", [result], losses=[(5.0, 4.0)], reads=READS)
+    fair = Compared([result], "fair", losses=[(5.0, 4.0)], reads=READS)
     plain = configuration("plain", ROSE[:1], color=0.9)
     text = words(answers([plain, fair])[1])
     assert f"It is conditioned on {called}. It holds less of color than plain" in text
 
 
 def test_without_metrics_the_answers_say_that_nothing_was_measured():
-    nothing = Compared("a", [Result(Path("a"))], reads=READS)
+    nothing = Compared([Result(Path("a"))], "a", reads=READS)
     assert [answer.verdict for answer in answers([nothing])] == [
         "Not measured",
         "Not measured",

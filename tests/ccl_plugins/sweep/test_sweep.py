@@ -28,6 +28,7 @@ import ccl_registry as engine
 from ccl_plugins.cli import main
 from ccl_plugins.files.lock import owning
 from ccl_plugins.objectives import InfoNCE
+from ccl_plugins.protocols import Measurement
 from ccl_plugins.report import page as report
 from ccl_plugins.sweep import cells as sweeps
 from ccl_plugins.sweep.cells import SweepExists
@@ -85,6 +86,15 @@ def write(text, *changes, name="sweep.toml"):
         text = text.replace(right, wrong)
     Path(name).write_text(text)
     return name
+
+
+def measured(**values):
+    return {name: Measurement(name, value) for name, value in values.items()}
+
+
+def judged(value):
+    interval = (value - 0.1, value + 0.1)
+    return {"knn/top1": Measurement("knn/top1", value, samples=144, interval=interval)}
 
 
 def run(*words):
@@ -185,28 +195,30 @@ def test_both_files_of_results_hold_the_same(capsys):
 
 def test_the_configuration_with_the_best_mean_over_seeds_comes_first():
     def cell(value, seed, found, state="done"):
-        metrics = {"m": found}
+        metrics = measured(m=found) if state == "done" else {}
         return sweeps.Cell("", {"x": value, "fit.seed": seed}, state, {}, metrics, metrics)
 
-    cells = [cell(1, 0, 0.5), cell(1, 1, 0.7), cell(2, 0, 0.9), cell(2, 1, 0.1, "failed: x")]
-    first, second = sweeps.configurations(Sweep({}, [{}], Path(), "m"), cells)
-    assert (first["values"], first["done"], first["cells"]) == ({"x": 2}, 1, 2)
-    assert first["state"] == "failed: x"
-    assert second["validation"] == pytest.approx(0.6)
-    assert second["validation_deviation"] == pytest.approx(0.02**0.5)
+    cells = [cell(1, 0, 0.5), cell(1, 1, 0.7), cell(2, 0, 0.9), cell(2, 1, None, "failed: x")]
+    sweep = Sweep({}, [{}], Path(), "m")
+    first, second = sweeps.configurations(sweep, cells)
+    assert (first.name, len(sweeps.done(first).runs), len(first.runs)) == ("x=2", 1, 2)
+    _, _, line, *_ = str(_table(sweep, cells, [], [])).splitlines()
+    assert line.split() == ["x=1", "2", "0.60", "±", "0.14", "0.60", "±", "0.14"]
+    mean, deviation = second.estimate("m", "validation")[1:3]
+    assert (mean, deviation) == pytest.approx((0.6, 0.02**0.5))
     (first, _) = sweeps.configurations(Sweep({}, [{}], Path(), "m", "minimize"), cells)
-    assert first["values"] == {"x": 1}
+    assert first.name == "x=1"
 
 
 def test_grids_with_their_keys_in_another_order_are_one_configuration():
     """As where a grid with a further seed is added."""
 
     def cell(values):
-        return sweeps.Cell("", values, "done", {}, {"m": 0.5}, {"m": 0.5})
+        return sweeps.Cell("", values, "done", {}, measured(m=0.5), measured(m=0.5))
 
     cells = [cell({"x": 1, "y": 2, "fit.seed": 0}), cell({"fit.seed": 1, "y": 2, "x": 1})]
-    (row,) = sweeps.configurations(Sweep({}, [{}], Path(), "m"), cells)
-    assert (row["values"], row["done"]) == ({"x": 1, "y": 2}, 2)
+    (group,) = sweeps.configurations(Sweep({}, [{}], Path(), "m"), cells)
+    assert group.runs == cells
 
 
 def test_a_component_is_chosen_before_its_parameters():
@@ -545,7 +557,10 @@ def test_a_grid_may_be_added_to_a_sweep_that_is_done(capsys):
     ]
     write(GRID, *ONE, ("[grid]", "[[grid]]"))
     assert run("--resume") == 2
-    assert "out holds another sweep: spaces.2: " in capsys.readouterr().err
+    assert (
+        "out holds another sweep: spaces.2.objective.temperature: [0.5] -> null; "
+        in capsys.readouterr().err
+    )
 
 
 def test_a_folder_with_other_files_is_no_place_for_a_sweep(tmp_path):
@@ -760,18 +775,16 @@ def test_cells_within_the_bounds_come_first_and_others_are_marked(capsys):
             {"objective.temperature": t},
             "done",
             {},
-            {"knn/top1": kept, "linear-age/top1": leaked},
-            {"knn/top1": 0.5},
-            (kept - 0.1, kept + 0.1),
-            144,
+            judged(kept) | measured(**{"linear-age/top1": leaked}),
+            judged(0.5),
         )
         for i, (t, kept, leaked) in enumerate(
             [(0.1, 0.97, 0.9), (0.5, 0.80, 0.55), (0.9, 0.85, 0.6)]
         )
     ]
     rows = sweeps.configurations(sweep, cells)
-    assert [row["values"]["objective.temperature"] for row in rows] == [0.9, 0.5, 0.1]
-    assert rows[0]["interval"] == pytest.approx((0.75, 0.95))
+    assert [row.runs[0].values["objective.temperature"] for row in rows] == [0.9, 0.5, 0.1]
+    assert rows[0].estimate("knn/top1", "validation").interval == pytest.approx((0.75, 0.95))
     text = str(_table(sweep, cells, [], []))
     assert "0.85 (0.75 to 0.95)" in text
     assert "beyond a bound" in text.splitlines()[3]
@@ -931,10 +944,8 @@ def test_configurations_that_the_interval_of_the_first_does_not_tell_apart_are_c
     sweep = Sweep.from_toml(write(GRID))
 
     def cell(temperature, found):
-        metrics = {"knn/top1": found}
         values = {"objective.temperature": temperature, "fit.seed": 0}
-        interval = (found - 0.1, found + 0.1)
-        return sweeps.Cell("", values, "done", {}, metrics, metrics, interval, 144)
+        return sweeps.Cell("", values, "done", {}, judged(found), judged(found))
 
     cells = [cell(0.1, 0.85), cell(0.5, 0.9), cell(0.9, third)]
     assert f"{said} within the interval of the first" in str(_table(sweep, cells, [], []))

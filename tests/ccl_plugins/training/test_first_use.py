@@ -21,7 +21,7 @@ from ccl_plugins.pairs import Patches
 from ccl_plugins.protocols import Embedded, Measurement, Table
 from ccl_plugins.testing.inputs import SmallBackbone
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training.kernel_check import check_kernel
+from ccl_plugins.training.kernel_check import KernelReading, check_kernel
 
 
 class Embeds(FakeMethod):
@@ -211,7 +211,7 @@ def test_a_kernel_that_changes_with_the_order_of_samples_is_named_with_its_first
 
     message = r"must be symmetric, not 0\.\d+ and 0\.\d+ for \d\.0 and \d\.0 of condition 'z'"
     with pytest.raises(ValueError, match=message):
-        check_kernel(ordered, Table(torch.arange(5.0)), "z")
+        check_kernel(KernelReading(ordered, ("z",)), {"z": Table(torch.arange(5.0))})
 
 
 @pytest.mark.parametrize("says_so", [True, False])
@@ -224,11 +224,11 @@ def test_a_kernel_that_wrongly_says_that_it_is_positive_definite_is_named(says_s
 
     table = Table(torch.arange(5.0))
     if not says_so:
-        assert check_kernel(Distance(), table, "z")
+        assert check_kernel(KernelReading(Distance(), ("z",)), {"z": table})
         return
     message = r"Distance says .* eigenvalue -5\.24 beside 8\.29 on 5 samples of condition 'z'"
     with pytest.raises(ValueError, match=message):
-        check_kernel(Distance(), table, "z")
+        check_kernel(KernelReading(Distance(), ("z",)), {"z": table})
 
 
 def test_a_kernel_of_whole_numbers_is_named():
@@ -236,7 +236,7 @@ def test_a_kernel_of_whole_numbers_is_named():
         return a[:, None] == b
 
     with pytest.raises(ValueError, match=r"must return floats, not torch.bool: add \.float\(\)"):
-        check_kernel(same, Table(torch.arange(5)), "z")
+        check_kernel(KernelReading(same, ("z",)), {"z": Table(torch.arange(5))})
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -250,7 +250,7 @@ def test_a_kernel_that_is_not_finite_is_named_with_its_first_wrong_value(value):
     with pytest.raises(
         ValueError, match=f"kernel Holed must be finite, not {value} .* condition 'age'"
     ):
-        check_kernel(Holed(), Table(torch.arange(9.0)), "age")
+        check_kernel(KernelReading(Holed(), ("age",)), {"age": Table(torch.arange(9.0))})
 
 
 @pytest.mark.parametrize(
