@@ -53,7 +53,7 @@ def opened(folder: str | Path) -> Run:
 
     with reporting_mistakes():
         run = load(folder)
-    with reporting_mistakes(str(run.layout.record)):
+    with reporting_mistakes(str(run.folder.record)):
         _ = run.dataset, run.transform, run.recorded.choices["backbone"]
     return run
 

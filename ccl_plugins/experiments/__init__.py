@@ -2,7 +2,6 @@
 
 from ccl_plugins.experiments.composition import Composition as Composition
 from ccl_plugins.experiments.curves import curves as curves
-from ccl_plugins.experiments.layout import Layout as Layout
 from ccl_plugins.experiments.learning_rates import LearningRates as LearningRates
 from ccl_plugins.experiments.pipeline import Pipeline as Pipeline
 from ccl_plugins.experiments.pipeline import Run as Run
@@ -19,6 +18,7 @@ from ccl_plugins.experiments.results import spread as spread
 from ccl_plugins.experiments.train import RunExists as RunExists
 from ccl_plugins.experiments.train import RunInterrupted as RunInterrupted
 from ccl_plugins.files.lock import FolderInUse as FolderInUse
+from ccl_plugins.files.run_folder import RunFolder as RunFolder
 
 # Without the folder's modules, which alone have a spec: one may have the name of a package.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -8,7 +8,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.reading import reading
 from ccl_plugins.files.sums import check_sum
 
@@ -31,7 +30,7 @@ def curves(run: Run) -> Curves:
         FileNotFoundError: If the run has no ``history.csv``.
         ValueError: If the file is damaged.
     """
-    history = Layout(run.path).history
+    history = run.folder.history
     if not history.is_file():
         raise FileNotFoundError(f"{run.path} has no curves: it has no {history.name}")
     series = _read(history)

@@ -13,19 +13,25 @@ from typing import Any, TypeAlias
 import torch
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, EXPORTED, PROGRAM, README, WEIGHTS
 from ccl_plugins.experiments.paths import without_paths
 from ccl_plugins.experiments.record import write_json
 from ccl_plugins.files.atomic import replacing
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.sums import SUMS, has_sum, write_sums
-from ccl_plugins.files.written import note, written
 from ccl_plugins.transforms.modalities import of_image
 
 Run: TypeAlias = Any
 """A `Run`, whose module imports this one."""
 
 FORMATS = ("timm", "torch")
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+PROGRAM = "backbone.pt2"
+ADAPTERS = ("adapter_model.safetensors", "adapter_config.json")
+README = "README.md"
+EXPORTED = (WEIGHTS, CONFIG, PROGRAM, *ADAPTERS, README, SUMS)
+"""The files of an export."""
 
 
 def export(run: Run, folder: str | Path | None = None, *, format: str | None = None) -> Path:
@@ -64,10 +70,10 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
         format = "torch" if unknown else "timm"
     if one_of("format", format, FORMATS) == "timm" and unknown:
         raise ValueError(f"{run.path} has {unknown}: the format 'torch' takes any backbone")
-    target = Path(folder).expanduser() if folder is not None else run.layout.exports[format]
+    target = Path(folder).expanduser() if folder is not None else run.folder.exports[format]
     if folder is None:
-        run.layout.refuse_links()
-    _refuse_other_files(target, written(run.path) if folder is None else ())
+        run.folder.refuse_links()
+    _refuse_other_files(target, run.folder.written() if folder is None else ())
     config = describe(run, format)
     plain = plain_backbone(run)
     program = None if format == "timm" else _saved(traced(plain, run, config))
@@ -80,7 +86,7 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
         parts = (WEIGHTS, CONFIG, PROGRAM, *ADAPTERS)
         write_sums(staged, [part for part in parts if (staged / part).exists()])
         if folder is None:
-            note(run.path, *(target / name for name in EXPORTED if (staged / name).exists()))
+            run.folder.note(*(target / name for name in EXPORTED if (staged / name).exists()))
     return target
 
 

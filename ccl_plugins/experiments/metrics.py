@@ -5,14 +5,10 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any, Literal
 
 import ccl_registry as engine
-from ccl_plugins.experiments.layout import Layout
-from ccl_plugins.experiments.record import read_json, write_json
-from ccl_plugins.files.sums import WrongSum, check_sum, summed
-from ccl_plugins.files.written import claim, delete
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.protocols import Measurement
 
 Time = Literal["before", "after", "validation"]
@@ -43,20 +39,18 @@ def numbers(measurements: Mapping[str, Measurement]) -> dict[str, float]:
     return {name: float(each.value) for name, each in measurements.items()}
 
 
-def read_measurements(layout: Layout) -> Measured:
+def read_measurements(run: RunFolder) -> Measured:
     """What was measured of a run; nothing before the first measurement.
 
     Warns:
         UserWarning: For a file that is damaged, or holds something else; nothing of it is used.
     """
-    file = layout.measurements
-    if not file.is_file():
-        return Measured()
     try:
-        check_sum(file)
-        given = read_json(file)
-    except (WrongSum, engine.InvalidConfig) as error:
+        given = run.read(run.measurements)
+    except ValueError as error:
         warnings.warn(f"{error}; nothing of it is used", stacklevel=3)
+        return Measured()
+    if given is None:
         return Measured()
     try:
         measured = {
@@ -66,13 +60,14 @@ def read_measurements(layout: Layout) -> Measured:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         reason = engine.shown(str(error))
         warnings.warn(
-            f"{file} must hold measurements and costs ({reason}): it is not used", stacklevel=3
+            f"{run.measurements} must hold measurements and costs ({reason}): it is not used",
+            stacklevel=3,
         )
         return Measured()
 
 
 def write_measurements(
-    layout: Layout,
+    run: RunFolder,
     measured: Mapping[Time, Mapping[str, Measurement]] | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> None:
@@ -82,29 +77,24 @@ def write_measurements(
     numbers after training alone, and is never that of other measurements.
     """
     changed: dict[str, Any] = {str(time): each for time, each in (measured or {}).items()}
-    known = read_measurements(layout)
+    known = read_measurements(run)
     known = replace(known, **changed, costs={**known.costs, **(costs or {})})
-    layout.adopt()
+    run.adopt()
     if "after" in changed:
-        delete(layout.folder, layout.metrics)
+        run.delete(run.metrics)
     rows: dict[str, Any] = {
         time: [asdict(each) for each in getattr(known, time).values()] for time in TIMES
     }
-    _write(layout.measurements, {**rows, "costs": known.costs})
+    run.write(run.measurements, {**rows, "costs": known.costs})
     if "after" in changed:
-        _write(layout.metrics, numbers(known.after))
+        run.write(run.metrics, numbers(known.after))
 
 
-def forget_measurements(layout: Layout) -> None:
+def forget_measurements(run: RunFolder) -> None:
     """Delete what was measured of a run's weights, since they are trained further."""
-    if layout.measurements.exists():
-        write_measurements(layout, {"after": {}, "validation": {}})
-    delete(layout.folder, layout.metrics)
-
-
-def _write(file: Path, values: Mapping[str, Any]) -> None:
-    with summed(claim(file)):
-        write_json(file, values)
+    if run.measurements.exists():
+        write_measurements(run, {"after": {}, "validation": {}})
+    run.delete(run.metrics)
 
 
 def _measurement(given: Mapping[str, Any]) -> Measurement:

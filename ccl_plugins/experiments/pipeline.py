@@ -21,7 +21,6 @@ from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.information import plane
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.learning_rates import LearningRates, find_learning_rate
 from ccl_plugins.experiments.measure import (
     freeze,
@@ -47,6 +46,7 @@ from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.images import read_image
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.information.plane import Point
 from ccl_plugins.protocols import Dataset, Frozen, Measurement, Table, trait
@@ -168,9 +168,9 @@ class Run:
         objects: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = Path(path).expanduser()
-        self.layout = Layout(self.path)
+        self.folder = RunFolder(self.path)
         self._features: dict[str, Frozen] = {}
-        record = self.layout.record
+        record = self.folder.record
         if not record.is_file():
             raise FileNotFoundError(f"{self.path} holds no run: it has no {record.name}")
         self.record = Record(read_json(record))
@@ -186,12 +186,12 @@ class Run:
     @cached_property
     def recorded(self) -> Composition | Recorded:
         """The parts of the pipeline, each read back from the record when it is asked for."""
-        return Recorded(self._completed, str(self.layout.record))
+        return Recorded(self._completed, str(self.folder.record))
 
     @cached_property
     def pipeline(self) -> Pipeline:
         """The whole pipeline, rebuilt from its record; every plug-in and object must be there."""
-        where = str(self.layout.record)
+        where = str(self.folder.record)
         try:
             check_plugins(self.record.get("versions", {}))
             refuse_lost(lost_objects(self._completed), self._completed, where)
@@ -258,13 +258,13 @@ class Run:
             UserWarning: If a damaged file is passed over for another, naming the damaged file, and if the
                 folder's record is not that of the weights.
         """
-        from ccl_plugins.training.checkpointing import OURS, by_step, file_of, newest
+        from ccl_plugins.training.checkpointing import OURS, newest
 
-        file, folder, names = self.layout.weights, self.layout.checkpoints, ("method", "objective")
-        latest = next(iter(by_step(folder)), None)
+        file, names = self.folder.weights, ("method", "objective")
+        latest = next(iter(self.folder.steps), None)
         saved = _finished(file, or_else=latest)
         # A finished run that is resumed for more epochs has checkpoints of later steps.
-        if saved and (latest is None or latest.name <= file_of(folder, saved["step"]).name):
+        if saved and (latest is None or latest.name <= self.folder.checkpoint(saved["step"]).name):
             self._compare(saved["record"], file)
             return (saved["step"], saved["step"]), {name: saved[name] for name in names}
         if latest is None:
@@ -272,7 +272,7 @@ class Run:
                 f"{self.path} holds no weights: training stopped before its first checkpoint, or the"
                 " folder was deleted"
             )
-        file, saved = newest(folder)
+        file, saved = newest(self.folder)
         self._compare(saved[OURS]["record"], file)
         state = saved["state_dict"]
         return (saved["global_step"], saved[OURS]["total"]), {
@@ -286,7 +286,7 @@ class Run:
         """Warn if the folder's record is not that of the weights, which lies beside them."""
         if changed := Record(json.loads(saved)).refusals(self.record):
             warnings.warn(
-                f"{self.layout.record} was changed; in {file.name} it is another: {'; '.join(changed)}",
+                f"{self.folder.record} was changed; in {file.name} it is another: {'; '.join(changed)}",
                 stacklevel=3,
             )
 
@@ -301,10 +301,10 @@ class Run:
             DamagedCheckpoint: If no checkpoint can be read.
             MissingTable: If a table in a file is not there, or is another one.
         """
-        from ccl_plugins.training.checkpointing import OURS, by_step, newest
+        from ccl_plugins.training.checkpointing import OURS, newest
         from ccl_plugins.training.table_files import tables_of
 
-        if not by_step(self.layout.checkpoints):
+        if not self.folder.steps:
             conditions = self.recorded.built_conditions
             if all(each.refresh == "batch" for each in conditions.values()):
                 return {}
@@ -312,8 +312,8 @@ class Run:
                 f"{self.path} has no checkpoint, which would hold the tables of its conditions"
                 f" {', '.join(map(repr, conditions))}"
             )
-        _, saved = newest(self.layout.checkpoints)
-        tables = tables_of(saved[OURS]["tables"], self.layout.checkpoints)
+        _, saved = newest(self.folder)
+        tables = tables_of(saved[OURS]["tables"], self.folder.checkpoints)
         return {name: Table(each["values"], each["extras"]) for name, each in tables.items()}
 
     def encode(
@@ -482,7 +482,7 @@ class Run:
     @cached_property
     def _measured(self) -> Measured:
         """What its files say; read again after each measurement."""
-        return read_measurements(self.layout)
+        return read_measurements(self.folder)
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -625,8 +625,8 @@ class Run:
                 other = None if on is None else self._features_of(on("test"), device, projections)
                 return measure_to_choose(self.recorded, train, other, evaluators=evaluators)
             test = self._frozen("test", device, projections)
-            if read_original(built) and self.layout.original.is_file():
-                kept, _ = read_tensors(self.layout.original)
+            if read_original(built) and self.folder.original.is_file():
+                kept, _ = read_tensors(self.folder.original)
                 test = replace(test, original=kept["test"])
             return measure(self.recorded, train, test, evaluators=evaluators)
 
@@ -635,7 +635,7 @@ class Run:
         measured: Mapping[Time, Mapping[str, Measurement]],
         costs: Mapping[str, float] | None = None,
     ) -> None:
-        write_measurements(self.layout, measured, costs)
+        write_measurements(self.folder, measured, costs)
         self.__dict__.pop("_measured", None)
 
     def __repr__(self) -> str:

@@ -131,7 +131,7 @@ class Record(dict[str, Any]):
 
 def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The settings in which records differ, seeds aside, with the text of each record's value."""
-    found = differences(*(Record(each).configuration for each in records))
+    found = differences(*(Record(each).configuration for each in records), deep=True)
     return [
         {"setting": place, "values": [_word(each, place) for each in values]}
         for place, values in found

@@ -19,7 +19,6 @@ from torch import Tensor
 
 import ccl_registry as engine
 from ccl_plugins.experiments.composition import Composition
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.measure import freeze, measure, read_original, read_projections
 from ccl_plugins.experiments.metrics import forget_measurements, numbers, write_measurements
 from ccl_plugins.experiments.origin import naming
@@ -35,8 +34,8 @@ from ccl_plugins.experiments.record import (
 from ccl_plugins.experiments.requirements import check_columns, check_method, has_queue
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.lock import owning, refuse_in_use
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.tensors import write_tensors
-from ccl_plugins.files.written import LIST, claim
 from ccl_plugins.kinds import registry
 from ccl_plugins.objectives.base import refuse_parts
 from ccl_plugins.protocols import Measurement, trait
@@ -45,15 +44,14 @@ from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.sampling import check_batches, check_processes
 from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.watching.logging import check as check_loggers
 from ccl_plugins.watching.logging import (
-    HISTORY,
     contained,
     exact_files,
     log_evaluation,
     names_of,
     opened,
 )
-from ccl_plugins.watching.logging import check as check_loggers
 
 
 class RunExists(FileExistsError):
@@ -83,7 +81,7 @@ class Checked:
 
     Args:
         pipeline: The pipeline, with the settings of this run.
-        layout: The folder.
+        folder: The folder.
         resume: Whether the run in the folder is continued.
         overwrite: Whether the run in the folder is deleted.
         point: The checkpoint to continue from; None at the start of training.
@@ -91,7 +89,7 @@ class Checked:
     """
 
     pipeline: Composition
-    layout: Layout
+    folder: RunFolder
     resume: bool
     overwrite: bool
     point: ResumePoint | None
@@ -141,82 +139,80 @@ def check(
         raise ValueError("resume continues a run and overwrite deletes it: give one of them")
     check_processes(pipeline.settings)
     check_columns(pipeline.built_evaluators, pipeline.dataset)
-    layout = Layout(out)
+    folder = RunFolder(out)
     if is_first():
-        refuse_in_use(layout.folder)
+        refuse_in_use(folder.path)
         if not resume:
-            _check_free(layout, overwrite)
-    seen = tuple(layout.steps) if resume else ()
-    point = _resume_point(pipeline, layout, seen) if resume else None
-    checked = Checked(pipeline, layout, resume, overwrite, point, seen)
+            _check_free(folder, overwrite)
+    seen = tuple(folder.steps) if resume else ()
+    point = _resume_point(pipeline, folder, seen) if resume else None
+    checked = Checked(pipeline, folder, resume, overwrite, point, seen)
     if is_first():
         _refuse_others(checked)
     return checked
 
 
-def _check_free(layout: Layout, overwrite: bool) -> None:
-    place = next(
-        each for each in (layout.folder, *layout.folder.absolute().parents) if each.exists()
-    )
+def _check_free(folder: RunFolder, overwrite: bool) -> None:
+    place = next(each for each in (folder.path, *folder.path.absolute().parents) if each.exists())
     if not place.is_dir():
         raise RunExists(f"{place} is a file; a run needs a folder")
     if not os.access(place, os.W_OK | os.X_OK):
         raise PermissionError(f"{place} cannot be written; a run needs a folder that can")
-    if not overwrite and layout.holds_run:
+    if not overwrite and folder.holds_run:
         raise RunExists(
-            f"{layout.folder} already holds a run: --resume (resume=True) continues it, --overwrite"
+            f"{folder.path} already holds a run: --resume (resume=True) continues it, --overwrite"
             " (overwrite=True) deletes it, another output folder leaves it alone"
         )
 
 
 def _refuse_others(checked: Checked) -> None:
     """Refuse a folder with files of others that the run would replace."""
-    from ccl_plugins.training.checkpointing import file_of
     from ccl_plugins.training.embeddings import EMBEDDED
 
-    layout, point = checked.layout, checked.point
+    folder, point = checked.folder, checked.point
+    folder.refuse_links()
     if _lacks_list(checked):
-        layout.refuse_links()
         return
-    logged = exact_files(layout.folder, names_of(checked.pipeline.built_loggers.values()))
-    last = file_of(layout.checkpoints, point.step).name if point else ""
-    later = (file for file in layout.steps if file.name > last)
-    layout.refuse_others(*later, *(layout.checkpoints / name for name in EMBEDDED), *logged)
+    logged = exact_files(folder.path, names_of(checked.pipeline.built_loggers.values()))
+    last = folder.checkpoint(point.step).name if point else ""
+    later = (file for file in folder.steps if file.name > last)
+    embedded = (folder.checkpoints / name for name in EMBEDDED)
+    folder.refuse_others(*folder.fixed, *later, *embedded, *logged)
 
 
 def _lacks_list(checked: Checked) -> bool:
     """Whether the run in the folder came without the list of what it wrote, as from another machine."""
-    layout = checked.layout
-    if (layout.folder / LIST).exists() or layout.overwritten.exists():
+    folder = checked.folder
+    if folder.list.exists() or folder.overwritten.exists():
         return False
     if checked.point is not None:
         return True
     try:
-        is_record = "versions" in read_json(layout.record)
+        is_record = "versions" in read_json(folder.record)
     except (FileNotFoundError, engine.InvalidConfig):  # or another's file of this name
         return False
     return is_record and (checked.resume or checked.overwrite)
 
 
 def _resume_point(
-    pipeline: Composition, layout: Layout, checkpoints: tuple[Path, ...]
+    pipeline: Composition, folder: RunFolder, checkpoints: tuple[Path, ...]
 ) -> ResumePoint | None:
     """The checkpoint from which a folder's run can be continued as this pipeline."""
-    _check_free(layout, overwrite=True)
-    if layout.overwritten.exists():
+    _check_free(folder, overwrite=True)
+    if folder.overwritten.exists():
         return None  # what is left of that run is deleted before this one begins
-    point = ResumePoint.newest(layout.checkpoints) if checkpoints else None
-    if point is None and layout.weights.exists():
+    point = ResumePoint.newest(folder) if checkpoints else None
+    if point is None and folder.weights.exists():
         raise RunExists(
-            f"{layout.weights} is of a finished run, which has no checkpoint to continue from"
+            f"{folder.weights} is of a finished run, which has no checkpoint to continue from"
         )
     # The checkpoint has the record of its run; the folder's may be of a later attempt.
     saved = point.record if point else None
-    if saved is None and layout.record.exists():
-        saved = read_json(layout.record)
+    if saved is None and folder.record.exists():
+        saved = read_json(folder.record)
     if saved is not None and (changed := Record(saved).refusals(pipeline.to_dict())):
         raise ValueError(
-            f"{layout.folder} holds a run of another pipeline, which this one cannot resume:"
+            f"{folder.path} holds a run of another pipeline, which this one cannot resume:"
             f" {'; '.join(changed)}"
         )
     return point
@@ -224,7 +220,7 @@ def _resume_point(
 
 def check_installed(out: Path) -> None:
     """Check that the plug-ins of the run in a folder are installed; without a run, do nothing."""
-    record = Layout(out).record
+    record = RunFolder(out).record
     if record.is_file():
         check_plugins(read_json(record).get("versions", {}))
 
@@ -255,15 +251,12 @@ def try_out(
 ) -> FitResult:
     """Train parts in a folder that is deleted.  The errors are those of `fit`."""
     with tempfile.TemporaryDirectory() as folder:
-        place = Layout(Path(folder))
         return fit(
             parts,
             split,
             settings,
             {},
-            folder=place.folder,
-            checkpoints=place.checkpoints,
-            weights=place.weights,
+            run=RunFolder(Path(folder)),
             callbacks=[callback],
             progress=progress,
         )
@@ -373,43 +366,41 @@ def train(
     from ccl_plugins.watching.hyperparameters import Hyperparameters
 
     checked, parts = prepared.checked, prepared.parts
-    layout, pipeline = checked.layout, checked.pipeline
+    folder, pipeline = checked.folder, checked.pipeline
     # The first process owns the folder, for all.
-    with naming(pipeline), owning(layout.folder) if is_first() else nullcontext():
+    with naming(pipeline), owning(folder.path) if is_first() else nullcontext():
         if is_first():
-            given = (parts, pipeline, prepared.splits, layout.folder)
+            given = (parts, pipeline, prepared.splits, folder.path)
             measured, original = ({}, None) if checked.point else measure_before(*given)
             _begin(prepared)
         with _opened(prepared) as ours:
             own = () if isinstance(prepared.logger, bool) else prepared.logger
             loggers = [*_listening(own), *ours, *_listening(prepared.plugin_loggers)]
             if is_first() and measured:
-                write_measurements(layout, {"before": measured})
+                write_measurements(folder, {"before": measured})
                 if original is not None:
-                    write_tensors(claim(layout.original), {"test": original}, {})
+                    write_tensors(folder.claim(folder.original), {"test": original}, {})
                 log_evaluation(loggers, numbers(measured), step=0)
                 before(measured)
             about = Hyperparameters(prepared.record, resumed=checked.point is not None)
             costs = Costs()
             watching = [costs, *_monitors(pipeline, costs)]
-            diagnosis = Diagnosis(layout.diagnosis, prepared.symptoms)
+            diagnosis = Diagnosis(folder, prepared.symptoms)
             result = fit(
                 parts,
                 prepared.splits[0],
                 pipeline.settings,
                 prepared.record,
-                folder=layout.folder,
-                checkpoints=layout.checkpoints,
-                weights=layout.weights,
+                run=folder,
                 resume=checked.point,
                 callbacks=[about, *watching, *prepared.callbacks, diagnosis],
                 progress=progress,
                 loggers=loggers,
             )
             if is_first():
-                write_measurements(layout, costs=costs.to_dict())
+                write_measurements(folder, costs=costs.to_dict())
     if not result.finished:
-        raise RunInterrupted(layout.folder, result.step, result.total)
+        raise RunInterrupted(folder.path, result.step, result.total)
 
 
 def _opened(prepared: Prepared) -> AbstractContextManager[list[Any]]:
@@ -417,9 +408,9 @@ def _opened(prepared: Prepared) -> AbstractContextManager[list[Any]]:
     checked = prepared.checked
     chosen = checked.pipeline.built_loggers if prepared.logger is True else {}
     if not is_first():
-        return nullcontext(_listening([*chosen, HISTORY]))
+        return nullcontext(_listening([*chosen, checked.folder.history]))
     done = checked.point.step if checked.point else None
-    return opened(chosen, checked.layout.folder, done)
+    return opened(chosen, checked.folder.path, done)
 
 
 def _listening(loggers: Sequence[Any]) -> list[Any]:
@@ -443,22 +434,22 @@ def _monitors(pipeline: Composition, costs: Any) -> list[Any]:
 def _begin(prepared: Prepared) -> None:
     """Clear the folder as was asked, and write the record."""
     checked = prepared.checked
-    layout = checked.layout
+    folder = checked.folder
     if _lacks_list(checked):
-        layout.adopt()
-    if checked.overwrite or layout.overwritten.exists():
-        layout.delete()
-    elif checked.resume and checked.seen != tuple(layout.steps):
-        raise RunExists(f"{layout.folder}: another process has gone on with this run: start again")
+        folder.adopt()
+    if checked.overwrite or folder.overwritten.exists():
+        folder.clear()
+    elif checked.resume and checked.seen != tuple(folder.steps):
+        raise RunExists(f"{folder.path}: another process has gone on with this run: start again")
     elif checked.point is None:
         # It was checked before other runs were trained.
-        _check_free(layout, overwrite=checked.resume)
-        if layout.record.exists():
-            layout.delete()  # what is left of a run that was killed before its first checkpoint
-    layout.delete_partial()
+        _check_free(folder, overwrite=checked.resume)
+        if folder.record.exists():
+            folder.clear()  # what is left of a run that was killed before its first checkpoint
+    folder.delete_partial()
     if not _is_finished(checked):
-        forget_measurements(layout)  # of older weights
-    write_json(claim(layout.record), prepared.record)
+        forget_measurements(folder)  # of older weights
+    write_json(folder.claim(folder.record), prepared.record)
 
 
 def _is_finished(checked: Checked) -> bool:
@@ -466,10 +457,10 @@ def _is_finished(checked: Checked) -> bool:
 
     A finished run that goes on keeps its weights until it has finished again.
     """
-    if checked.point is None or not checked.layout.weights.exists():
+    if checked.point is None or not checked.folder.weights.exists():
         return False
     try:
-        if read_checkpoint(checked.layout.weights)["step"] < checked.point.step:
+        if read_checkpoint(checked.folder.weights)["step"] < checked.point.step:
             return False
     except DamagedCheckpoint:
         return False

@@ -70,7 +70,7 @@ def first_of_each(runs: Mapping[str, Run]) -> dict[str, Run]:
 
 def _result(run: Run) -> Result:
     """What is known of a run, without reading its weights."""
-    state = "" if run.layout.weights.exists() else "not finished"
+    state = "" if run.folder.weights.exists() else "not finished"
     before, after = run.measurements("before"), run.measurements("after")
     return Result(run.path, before, after, state, run.record)
 

@@ -17,24 +17,28 @@ class Difference(NamedTuple):
         return f"{self.place}: {' -> '.join(map(json.dumps, self.values))}"
 
 
-def differences(*values: Any, place: str = "") -> Iterator[Difference]:
-    """The places in which two or more plain data differ, from the outermost; None is as if not there."""
+def differences(*values: Any, place: str = "", deep: bool = False) -> Iterator[Difference]:
+    """The places in which two or more plain data differ, from the outermost; None is as if not there.
+
+    Args:
+        values: The data.
+        place: Where they are.
+        deep: Whether a table in place of none differs in each of its values, not as a whole.
+    """
     if all(each == values[0] for each in values):
         return
-    tables = [_table(each) for each in values]
+    tables = [{} if deep and each is None else _table(each) for each in values]
     keys = [*dict.fromkeys(key for table in tables for key in table or ())]
     if None in tables or not keys:
         yield Difference(place, values)
         return
     for key in keys:
         inner = [(table or {}).get(key) for table in tables]
-        yield from differences(*inner, place=f"{place}.{key}".lstrip("."))
+        yield from differences(*inner, place=f"{place}.{key}".lstrip("."), deep=deep)
 
 
 def _table(value: Any) -> Mapping[Any, Any] | None:
-    """What has values by key, a list of tables by number; None for a value alone."""
-    if value is None:
-        return {}
+    """What has values by key, a list of tables by number; None for another value."""
     if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
         return dict(enumerate(value))
     return value if isinstance(value, Mapping) else None

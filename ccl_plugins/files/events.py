@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import write_sums
-from ccl_plugins.files.written import claim, delete, written
 
 EVENTS = "events.out.tfevents."
 """What the names of TensorBoard's files begin with; the second in which they were made follows."""
@@ -29,9 +29,10 @@ def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
     """
     from torch.utils.tensorboard import SummaryWriter
 
+    run = RunFolder(folder)
     catch_thread_errors()
     earlier = [name for name in event_files(folder) if name.endswith(suffix)]
-    path = claim(folder / f"{EVENTS}{_last(folder)}.{os.getpid()}{suffix}")
+    path = run.claim(folder / f"{EVENTS}{_last(folder)}.{os.getpid()}{suffix}")
     try:
         with atomic_write(path) as temporary:
             with SummaryWriter(str(temporary.parent), filename_suffix=suffix) as writer:
@@ -40,10 +41,10 @@ def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
             (made,) = temporary.parent.glob(f"{EVENTS}*")
             made.rename(temporary)
     except BaseException:
-        delete(folder, path)
+        run.delete(path)
         raise
     write_sums(folder, [path.name])
-    delete(folder, *(folder / each for each in earlier))
+    run.delete(*(folder / each for each in earlier))
 
 
 def _last(folder: Path) -> str:
@@ -61,7 +62,7 @@ def _last(folder: Path) -> str:
 
 def event_files(folder: Path) -> list[str]:
     """The names of the files of events that a run wrote into its folder."""
-    return [name for name in written(folder) if name.startswith(EVENTS)]
+    return [name for name in RunFolder(folder).written() if name.startswith(EVENTS)]
 
 
 def catch_thread_errors() -> None:

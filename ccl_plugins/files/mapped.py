@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.files.atomic import atomic_write
-from ccl_plugins.files.written import note
+from ccl_plugins.files.run_folder import RunFolder
 
 LARGE = 1 << 28
 """Bytes above which tensors stay in their file, or are put into one."""
@@ -286,7 +286,7 @@ class Filling:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / self._name
             if not self.part.start:  # one process notes it for all
-                note(self._folder.parent, path)
+                RunFolder(self._folder.parent).note(path)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             self._file = os.fdopen(os.open(path, flags, 0o644), "r+b")
             self._file.truncate(size)

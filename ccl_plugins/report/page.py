@@ -133,7 +133,7 @@ def _page(shown: Runs, said: Sequence[str]) -> dict[str, Any]:
         "curves": drawn["curves"],
         "losses": [*_losses(shown)],
         "findings": findings,
-        "checked": all(run.layout.diagnosis.is_file() for run in shown.runs.values()),
+        "checked": all(run.folder.diagnosis.is_file() for run in shown.runs.values()),
         "pictures": [each for each in others if each["src"]],
         "undrawn": [each for each in others if not each["src"]],
         "unpictured": ", ".join(

@@ -20,6 +20,7 @@ from ccl_plugins.experiments.results import (
 from ccl_plugins.figures.samples import conditions_of
 from ccl_plugins.figures.series import MOST
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, versions
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.protocols import trait
 from ccl_plugins.report.answers import Compared
 from ccl_plugins.training.findings import read_findings
@@ -83,7 +84,7 @@ class Runs:
         for each in self.groups:
             lines: dict[str, list[str]] = {}
             for result in each.runs:
-                for line in _diagnosed(self.runs[result.path].layout.diagnosis):
+                for line in _diagnosed(self.runs[result.path].folder):
                     lines.setdefault(line, []).append(str(result.seed))
             for line, seeds in lines.items():
                 many = len(each.runs) > 1
@@ -120,7 +121,7 @@ class Runs:
         """The versions that the runs were trained with, as far as they are known."""
         known: dict[str, Any] = {}
         for each in self.groups:
-            file = self.first(each).layout.weights
+            file = self.first(each).folder.weights
             try:
                 known |= read_checkpoint(file)["versions"] if file.is_file() else versions()
             except (DamagedCheckpoint, KeyError, TypeError):
@@ -155,9 +156,9 @@ def _curves(run: Run) -> Curves:
         return {}
 
 
-def _diagnosed(file: Path) -> list[str]:
+def _diagnosed(folder: RunFolder) -> list[str]:
     """The lines of a run's findings, with the step at which each was seen first."""
     try:
-        return [f"{each.line} (step {each.step})" for each in read_findings(file)]
+        return [f"{each.line} (step {each.step})" for each in read_findings(folder)]
     except ValueError as error:
         return [f"{error}: what was found while training is not known"]

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.export import PREPARED
-from ccl_plugins.experiments.layout import ADAPTERS, CONFIG, WEIGHTS
+from ccl_plugins.experiments.export import ADAPTERS, CONFIG, PREPARED, WEIGHTS
 from ccl_plugins.experiments.paths import shorten
 from ccl_plugins.experiments.record import toml_of
 from ccl_plugins.experiments.results import result_of, spread

@@ -23,7 +23,7 @@ class Export:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        from ccl_plugins.experiments.layout import PROGRAM
+        from ccl_plugins.experiments.export import PROGRAM
 
         run = opened(arguments.run_folder)
         with reporting_mistakes():

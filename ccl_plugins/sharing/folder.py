@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.experiments.export import (
+    CONFIG,
+    README,
     describe,
     plain_backbone,
     traced,
     unknown_to_timm,
     write_weights,
 )
-from ccl_plugins.experiments.layout import CONFIG, README
 from ccl_plugins.experiments.paths import without_paths
 from ccl_plugins.experiments.record import WATCHING, Record, write_json
 from ccl_plugins.files.atomic import replacing

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ccl_plugins.experiments.layout import WEIGHTS
+from ccl_plugins.experiments.export import WEIGHTS
 
 CONSTANTS = "constants.safetensors"
 """Tensors that a backbone computes with, and that are no weights."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from ccl_plugins.experiments.jobs import FOREVER, on_slurm, submitit
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.measure import freeze, measure_to_choose, read_projections
 from ccl_plugins.experiments.metrics import read_measurements
 from ccl_plugins.experiments.pipeline import Pipeline, Run
@@ -28,6 +27,7 @@ from ccl_plugins.experiments.train import Prepared, RunInterrupted, check, prepa
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.differences import differences
 from ccl_plugins.files.fingerprints import other_data
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.kinds import registry
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.protocols import Measurement
@@ -227,7 +227,8 @@ def _begun(sweep: Sweep, record: Mapping[str, Any]) -> Iterator[tuple[Path, dict
 def _has_chosen(sweep: Sweep, record: Mapping[str, Any]) -> bool:
     """Whether a cell with a record's data and evaluators was measured where cells are chosen."""
     return any(
-        other.get("evaluate") == record["evaluate"] and read_measurements(Layout(folder)).validation
+        other.get("evaluate") == record["evaluate"]
+        and read_measurements(RunFolder(folder)).validation
         for folder, other in _begun(sweep, record)
     )
 

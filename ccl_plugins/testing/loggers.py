@@ -11,8 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import SkipTest
 
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import SUMS
-from ccl_plugins.files.written import LIST
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import require
 from ccl_plugins.testing.subject import Subject
@@ -92,7 +92,9 @@ def check_leaves_what_it_names(subject: Subject) -> None:
         require(is_name(name), f"{name!r} is no name or pattern of some files in the folder")
     with folder() as path:
         log(opened(logger, path), 1, 2)
-        for left in (each for each in path.iterdir() if each.name not in (LIST, SUMS)):
+        for left in (
+            each for each in path.iterdir() if each.name not in (RunFolder(path).list.name, SUMS)
+        ):
             named = any(fnmatch(left.name, name) for name in names)
             require(named, f"it leaves {left.name}, and names {names}")
         if trait(logger, "on_disk"):

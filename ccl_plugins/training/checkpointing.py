@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ from ccl_plugins.files.checkpoints import (
     write_checkpoint,
 )
 from ccl_plugins.files.lock import FolderGone, is_owned
-from ccl_plugins.files.written import claim, delete, note, written
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.training import ranks
 from ccl_plugins.training.interrupt import Interrupt
 from ccl_plugins.training.loss_log import LossLog
@@ -31,7 +30,6 @@ from ccl_plugins.training.not_finite import non_finite_weights, refuse_non_finit
 from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.settings import FitSettings
 
-FILE = re.compile(r"step-([0-9]{8,})\.ckpt")
 OURS = "ccl_plugins"
 """The key of this library's part of Lightning's checkpoints."""
 
@@ -43,14 +41,14 @@ class CheckpointFiles(TorchCheckpointIO):
         run: The run's folder, whose list names those that are in it.
     """
 
-    def __init__(self, run: Path) -> None:
+    def __init__(self, run: RunFolder) -> None:
         self.run = run
 
     def save_checkpoint(
         self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None
     ) -> None:
         """Write a file."""
-        note(self.run, Path(path))
+        self.run.note(Path(path))
         write_checkpoint(Path(path), checkpoint)
 
     def load_checkpoint(
@@ -61,39 +59,24 @@ class CheckpointFiles(TorchCheckpointIO):
 
     def remove_checkpoint(self, path: Any) -> None:
         """Delete a file of the run; those elsewhere are the callback's."""
-        delete(self.run, Path(path))
+        self.run.delete(Path(path))
         super().remove_checkpoint(path)
 
 
-def file_of(folder: Path, step: int) -> Path:
-    """The file of a step's checkpoint."""
-    return folder / f"step-{step:08d}.ckpt"
-
-
-def by_step(folder: Path) -> list[Path]:
-    """The checkpoint files in a folder, the newest first, without a callback's own and without folders."""
-    paths = {
-        int(name[1]): path
-        for path in folder.glob("step-*.ckpt")
-        if (name := FILE.fullmatch(path.name)) and path.is_file()
-    }
-    return [paths[step] for step in sorted(paths, reverse=True)]
-
-
-def leave_newest(folder: Path, latest: Path, keep: int) -> None:
+def leave_newest(run: RunFolder, latest: Path, keep: int) -> None:
     """Delete all of the run's checkpoints but the ``keep`` newest up to the one just written.
 
     Those of later steps go too: they are damaged, or the run would have resumed from them.
     """
-    files = by_step(folder)
+    files = run.steps
     place = files.index(latest)
-    delete(folder.parent, *files[:place], *files[place + keep :])
+    run.delete(*files[:place], *files[place + keep :])
 
 
-def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
-    """The newest readable checkpoint in a folder, its file and its content; see `ResumePoint.newest`."""
-    if not (paths := by_step(folder)):
-        raise FileNotFoundError(f"there is no checkpoint to resume from in {folder}")
+def newest(run: RunFolder) -> tuple[Path, dict[str, Any]]:
+    """The newest readable checkpoint of a run, its file and its content; see `ResumePoint.newest`."""
+    if not (paths := run.steps):
+        raise FileNotFoundError(f"there is no checkpoint to resume from in {run.checkpoints}")
     damage: DamagedCheckpoint | None = None
     for path in paths:
         try:
@@ -110,10 +93,10 @@ def newest(folder: Path) -> tuple[Path, dict[str, Any]]:
     raise damage
 
 
-def last_good(folder: Path) -> str:
+def last_good(run: RunFolder) -> str:
     """The checkpoint that a run can return to, as a sentence for an error message."""
     try:
-        path, content = newest(folder)
+        path, content = newest(run)
     except (FileNotFoundError, DamagedCheckpoint):
         return "No checkpoint was written before"
     return f"The last good checkpoint is {path}, of step {content['global_step']}"
@@ -128,13 +111,13 @@ class Checkpointing(Checkpoint):
 
     def __init__(
         self,
-        folder: Path,
+        run: RunFolder,
         settings: FitSettings,
         record: Mapping[str, Any],
         interrupt: Interrupt,
         losses: LossLog,
     ) -> None:
-        self.folder = folder
+        self.run = run
         self.settings = settings
         self.record = json.dumps(record)
         self.interrupt = interrupt
@@ -151,7 +134,7 @@ class Checkpointing(Checkpoint):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Note the buffers that hold infinity before training, and whether the folder has an owner."""
-        self._owned = trainer.is_global_zero and is_owned(self.folder.parent)
+        self._owned = trainer.is_global_zero and is_owned(self.run.path)
         non_finite = non_finite_weights(pl_module.parts.networks)
         self._infinite = {name for name, is_parameter in non_finite.items() if not is_parameter}
 
@@ -218,26 +201,26 @@ class Checkpointing(Checkpoint):
         self.check_weights(pl_module.parts.networks, self._step)
         for each in trainer.loggers:  # a resumed run logs later steps only
             each.save()
-        if self._owned and not is_owned(self.folder.parent):
+        if self._owned and not is_owned(self.run.path):
             raise FolderGone(
-                f"the run's folder {self.folder.parent} was moved or deleted while it trains: step"
+                f"the run's folder {self.run.path} was moved or deleted while it trains: step"
                 f" {self._step} is not saved; move it back, and resume the run"
             )
-        path = file_of(self.folder, self._step)
+        path = self.run.checkpoint(self._step)
         if trainer.is_global_zero:
-            claim(path, self.folder.parent)
+            self.run.claim(path)
         trainer.save_checkpoint(path)
         if trainer.is_global_zero:
-            leave_newest(self.folder, path, self.settings.keep_last)
+            leave_newest(self.run, path, self.settings.keep_last)
             self._leave_tables(pl_module.tables.files())
         self._saved = True
 
     def _leave_tables(self, named: set[str]) -> None:
         """Delete files of tables that no checkpoint names; ``named`` by the one just written."""
-        kept = by_step(self.folder)
-        self._tables[file_of(self.folder, self._step)] = named
+        kept = self.run.steps
+        self._tables[self.run.checkpoint(self._step)] = named
         if self._tables.keys() >= {*kept}:
             used = set().union(*(self._tables[path] for path in kept))
-            run = self.folder.parent
-            tables = (run / name for name in written(run) if Path(name).name.startswith(TABLE))
-            delete(run, *(each for each in tables if each.name not in used))
+            own = map(self.run.path.joinpath, self.run.written())
+            tables = (each for each in own if each.name.startswith(TABLE))
+            self.run.delete(*(each for each in tables if each.name not in used))

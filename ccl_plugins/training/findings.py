@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 
-from ccl_plugins.files.sums import check_sum
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.training import ranks
 
 PAGE = "docs/how-to/when-it-does-not-learn.md"
@@ -76,16 +74,14 @@ class Findings:
         warnings.warn(str(finding), stacklevel=stacklevel + 1)
 
 
-def read_findings(file: Path) -> list[Finding]:
-    """The findings in a file; none if there is no such file.
+def read_findings(run: RunFolder) -> list[Finding]:
+    """The findings of a run; none if there is no file of them.
 
     Raises:
         ValueError: If the file is damaged, naming it.
     """
-    if not file.is_file():
-        return []
-    check_sum(file)
+    rows = run.read(run.diagnosis)
     try:
-        return [Finding(**each) for each in json.loads(file.read_text(encoding="utf-8"))]
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{file} is damaged: it holds no findings") from error
+        return [Finding(**each) for each in rows or ()]
+    except TypeError as error:
+        raise ValueError(f"{run.diagnosis} is damaged: it holds no findings") from error

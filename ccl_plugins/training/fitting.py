@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.settings import FitSettings
@@ -43,9 +43,7 @@ def fit(
     settings: FitSettings,
     record: Mapping[str, Any],
     *,
-    folder: Path,
-    checkpoints: Path,
-    weights: Path,
+    run: RunFolder,
     resume: ResumePoint | None = None,
     callbacks: Sequence[Any] = (),
     progress: bool = True,
@@ -61,9 +59,7 @@ def fit(
         settings: How to train.
         record: The record of the run, as plain data, whose ``"data"`` is the `fingerprint` of each split;
             kept in every checkpoint.
-        folder: The run's folder, which exists.
-        checkpoints: The folder for checkpoints.
-        weights: The file for the final weights.
+        run: The run's folder, which exists.
         resume: The checkpoint to continue from; the caller has checked that it is of the same run.
         callbacks: Lightning callbacks.
         progress: Show progress on standard error.
@@ -78,7 +74,6 @@ def fit(
             if a worker was ended, as where memory is short.
     """
     from ccl_plugins.files.checkpoints import versions, write_checkpoint
-    from ccl_plugins.files.written import claim
     from ccl_plugins.objectives.base import reads_projections
     from ccl_plugins.training.checkpointing import Checkpointing, last_good
     from ccl_plugins.training.interrupt import Interrupt
@@ -90,15 +85,15 @@ def fit(
     from ccl_plugins.training.trainer import make_trainer, quiet
     from ccl_plugins.training.waiting import Waiting
 
-    waiting = Waiting(lambda: last_good(checkpoints))
+    waiting = Waiting(lambda: last_good(run))
     losses = LossLog(settings.log_every, settings.batch_size)
     with until_begun(losses), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
-        module = TrainingModule(parts, split, settings, record, resume, checkpoints)
-        writer = Checkpointing(checkpoints, settings, record, interrupt, losses)
+        module = TrainingModule(parts, split, settings, record, resume, run.checkpoints)
+        writer = Checkpointing(run, settings, record, interrupt, losses)
         listed = [*callbacks, writer, waiting]
         learn = reads_projections(parts.objective)
-        trainer = make_trainer(settings, folder, losses, listed, progress, loggers, learn)
+        trainer = make_trainer(settings, run.path, losses, listed, progress, loggers, learn)
         launcher = trainer.strategy.launcher
         launching = nullcontext() if launcher is None else interrupt.launching(launcher.kill)
 
@@ -112,7 +107,7 @@ def fit(
                 trainer.fit(module, ckpt_path=str(resume.path) if resume else None)
             writer.check_weights(parts.networks, trainer.global_step)
         except NotFinite as error:
-            raise type(error)(f"{error}. {last_good(checkpoints)}") from error
+            raise type(error)(f"{error}. {last_good(run)}") from error
         except SystemExit as error:
             # Lightning ends the whole process at a second Ctrl-C; a notebook should live on.
             if isinstance(error.__context__, KeyboardInterrupt):
@@ -125,7 +120,7 @@ def fit(
     if finished and trainer.is_global_zero:
         networks = {name: network.state_dict() for name, network in parts.networks.items()}
         about = {"step": steps, "record": json.dumps(record), "versions": versions()}
-        write_checkpoint(claim(weights, folder), {**networks, **about})
+        write_checkpoint(run.claim(run.weights), {**networks, **about})
     return FitResult(finished, steps, module.total_steps)
 
 

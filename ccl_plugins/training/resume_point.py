@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ccl_plugins.files.run_folder import RunFolder
+
 
 @dataclass(frozen=True)
 class ResumePoint:
@@ -33,8 +35,8 @@ class ResumePoint:
     generators: Sequence[Mapping[str, Any]]
 
     @classmethod
-    def newest(cls, folder: Path) -> ResumePoint:
-        """The newest readable checkpoint in a folder.
+    def newest(cls, run: RunFolder) -> ResumePoint:
+        """The newest readable checkpoint of a run.
 
         Raises:
             FileNotFoundError: If there is none.
@@ -47,10 +49,10 @@ class ResumePoint:
         from ccl_plugins.training.checkpointing import OURS, newest
         from ccl_plugins.training.table_files import tables_of
 
-        path, saved = newest(folder)
+        path, saved = newest(run)
         state = saved[OURS]
         names = ("consumed", "tables", "generators")
         record = json.loads(state["record"])
         known = {name: state[name] for name in names}
-        known["tables"] = tables_of(state["tables"], folder)
+        known["tables"] = tables_of(state["tables"], run.checkpoints)
         return cls(path, saved["global_step"], record, **known)

@@ -21,7 +21,7 @@ from ccl_plugins.files.mapped import (
     place_of,
     writing,
 )
-from ccl_plugins.files.written import claim
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.protocols import Table
 
 
@@ -45,9 +45,8 @@ def put(folder: Path, name: str, epoch: int, table: Table) -> Table:
     if not is_large(values.nbytes) or place_of(values) is not None or values.dtype not in NAMES:
         return table
     path = folder / f"{TABLE}{quote(name, safe='')}-{epoch}.safetensors"
-    with writing(
-        claim(path, folder.parent), {"values": (tuple(values.shape), values.dtype)}
-    ) as tensors:
+    RunFolder(folder.parent).claim(path)
+    with writing(path, {"values": (tuple(values.shape), values.dtype)}) as tensors:
         for rows in blocks(values):
             tensors["values"][rows] = values[rows]
     return Table((map_safetensors(path) or {})["values"], table.extras)

@@ -14,7 +14,7 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of
 from ccl_plugins.files.mapped import place_of, rows
 from ccl_plugins.files.reading import naming
-from ccl_plugins.files.written import delete
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.metadata.fitted import Embeddings as LocalEmbeddings
 from ccl_plugins.metadata.fitted import (
     TableSummary,
@@ -109,7 +109,8 @@ class Tables:
             self._refresh(due, epoch, split, embed_once, device)
         finally:
             if self.folder is not None and ranks.rank() == 0:
-                delete(self.folder.parent, *(self.folder / name for name in EMBEDDED))
+                run = RunFolder(self.folder.parent)
+                run.delete(*(self.folder / name for name in EMBEDDED))
         return list(due)
 
     def _refresh(

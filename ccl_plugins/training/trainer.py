@@ -19,6 +19,7 @@ from pytorch_lightning.strategies import DDPStrategy
 from pytorch_lightning.trainer.connectors.checkpoint_connector import _CheckpointConnector
 from torch.nn.parallel import DistributedDataParallel
 
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.training.checkpointing import CheckpointFiles
 from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.training.progress import Progress
@@ -57,7 +58,7 @@ def make_trainer(
     if progress and not shown:
         callbacks, shown = [*callbacks, Progress(losses)], True
     several = settings.processes > 1
-    plugins: list[Any] = [CheckpointFiles(out)]
+    plugins: list[Any] = [CheckpointFiles(RunFolder(out))]
     if SLURMEnvironment.detect() and not torch.distributed.is_torchelastic_launched():
         # A signal stops the run; Lightning would write a checkpoint of its own and submit the job again.
         plugins.append(SLURMEnvironment(auto_requeue=False))

@@ -7,13 +7,11 @@ gradient, at the first step, once or twice later, and where the loss has risen.
 
 from __future__ import annotations
 
-import json
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -21,10 +19,8 @@ import torch
 from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
-from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.checkpoints import require_plain
-from ccl_plugins.files.sums import summed
-from ccl_plugins.files.written import claim
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.objectives.scalars import Scheduled, changing
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Length, trait
@@ -44,12 +40,12 @@ class Diagnosis(Callback):
     """Says why a run does not learn, once for each reason, and keeps the lines in a file.
 
     Args:
-        file: The file of the findings, a list of tables with the values of each `Finding`.
+        run: The run's folder, whose file of findings is a list of tables with the values of each.
         symptoms: Those that are looked for beside `SYMPTOMS`, as plug-ins bring them.
     """
 
-    def __init__(self, file: Path, symptoms: Iterable[Symptom] = ()) -> None:
-        self.file = file
+    def __init__(self, run: RunFolder, symptoms: Iterable[Symptom] = ()) -> None:
+        self.run = run
         self.symptoms = dict(_named([*(each() for each in SYMPTOMS), *symptoms]))
         """What is looked for, by its name in checkpoints."""
         self._findings = Findings()
@@ -69,7 +65,7 @@ class Diagnosis(Callback):
         """Read what was found before a resume, and listen to what the training itself finds."""
         self._findings = pl_module.findings
         try:
-            earlier = read_findings(self.file)
+            earlier = read_findings(self.run)
         except ValueError as error:
             warnings.warn(f"{error}; what was found before may be said again", stacklevel=2)
             earlier = []
@@ -240,11 +236,9 @@ class Diagnosis(Callback):
     def _write(self, _: Finding | None = None) -> None:
         rows = [asdict(each) for each in self._findings.found]
         try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            with summed(self.file), atomic_write(claim(self.file)) as temporary:
-                temporary.write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+            self.run.write(self.run.diagnosis, rows)
         except OSError as error:  # the run is worth more than what is said of it
-            warnings.warn(f"{self.file} cannot be written: {error}", stacklevel=2)
+            warnings.warn(f"{self.run.diagnosis} cannot be written: {error}", stacklevel=2)
 
 
 def patience(length: Length) -> int:

@@ -13,15 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.files.lock import is_owned
 from ccl_plugins.files.messages import printable
-from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, has_sum, write_sums
-from ccl_plugins.files.written import note, refuse_others, written
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.protocols import trait
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
-
-HISTORY = "history.csv"
-"""The file of a run's own curves, which it keeps whatever its loggers are."""
 
 CONTAINED = (
     "log_metrics",
@@ -74,16 +70,17 @@ def opened(
     """
     from ccl_plugins.loggers.history import History
 
-    names = [HISTORY, *names_of(loggers.values())]
-    others = _found(folder, names) - {folder / each for each in written(folder)}
-    unseal(folder, names)
+    run = RunFolder(folder)
+    names = [run.history.name, *names_of(loggers.values())]
+    others = _found(folder, names) - {folder / each for each in run.written()}
+    run.unseal(names)
     made: list[Any] = []
 
     def add(name: str, open: Callable[[], Any], files: Iterable[str]) -> None:
         exact = exact_files(folder, files)
         try:
-            refuse_others(folder, exact)
-            note(folder, *exact)
+            run.refuse_others(*exact)
+            run.note(*exact)
             each = open()
             if training:
                 _ = getattr(each, "experiment", None)
@@ -93,14 +90,14 @@ def opened(
 
     def close() -> None:
         if is_owned(folder):  # it may have been moved or deleted
-            note(folder, *sorted(_found(folder, names) - others))
-            seal(folder, names)
+            run.note(*sorted(_found(folder, names) - others))
+            run.seal(names)
 
     for name, logger in loggers.items():
         add(name, partial(logger.open, folder, done), names_of([logger]))
     if not any(isinstance(each, History) for each in made):
-        add("history", partial(History, folder / HISTORY, done=done), [HISTORY])
-    note(folder, *sorted(_found(folder, names) - others))
+        add("history", partial(History, run.history, done=done), [run.history.name])
+    run.note(*sorted(_found(folder, names) - others))
     try:
         yield made
     except BaseException:
@@ -152,37 +149,6 @@ def log_again(
         log_evaluation(made, metrics, step)
         for logger in made:
             logger.finalize("success")
-
-
-def seal(folder: Path, names: Iterable[str]) -> None:
-    """Write the checksums of the run's files in a folder that have some names.
-
-    Files that still have one are those that `unseal` found damaged, and stay so.
-    """
-    write_sums(folder, [each.name for each in _logged(folder, names) if not has_sum(each)])
-
-
-def unseal(folder: Path, names: Iterable[str]) -> None:
-    """Delete the checksums of the run's files before loggers write more; but of damaged files, keep them.
-
-    Warns:
-        UserWarning: For a file that does not have its checksum; it is continued as it is.
-    """
-    whole = []
-    for file in _logged(folder, names):
-        try:
-            check_sum(file)
-            whole.append(file.name)
-        except WrongSum as error:
-            warnings.warn(f"{error}; it is continued as it is, and stays damaged", stacklevel=3)
-    forget_sums(folder, whole)
-
-
-def _logged(folder: Path, names: Iterable[str]) -> list[Path]:
-    """The run's files with some names, in the folder itself."""
-    known = {*written(folder)}
-    found = (file for name in names for file in folder.glob(name) if file.name in known)
-    return sorted({file for file in found if file.is_file() and not file.is_symlink()})
 
 
 def _found(folder: Path, names: Iterable[str]) -> set[Path]:

@@ -34,7 +34,7 @@ from training_loops import DIM, HIDDEN, LOOPS, Clock, run
 import ccl_plugins as ccl
 from ccl_plugins.backbones import Timm
 from ccl_plugins.conditions import Label
-from ccl_plugins.experiments import Layout
+from ccl_plugins.experiments import RunFolder
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.kinds import registry
 from ccl_plugins.objectives import InfoNCE
@@ -523,7 +523,9 @@ def resume(suite: Suite) -> Jobs:
                 raise RuntimeError(f"the run was to be killed, and ended with {process.exitcode}")
             train(unbroken)
             train(broken, resume=True)
-            saved = (read_checkpoint(Layout(out).weights)["method"] for out in (broken, unbroken))
+            saved = (
+                read_checkpoint(RunFolder(out).weights)["method"] for out in (broken, unbroken)
+            )
             found, expected = (torch.cat([x.double().flatten() for x in w.values()]) for w in saved)
         return judged({"weights": apart(found, expected)}, 1e-4)
 

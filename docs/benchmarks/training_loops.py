@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import ccl_plugins as ccl
 from ccl_plugins.backbones import Timm
-from ccl_plugins.experiments import Layout
+from ccl_plugins.experiments import RunFolder
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.optimizers import AdamW
@@ -184,15 +184,12 @@ def ours(cell: dict[str, Any], images: Images, views: Any, out: Path, clock: Clo
         precision=cell.get("precision", "32-true"),
         micro_batch=cell.get("micro_batch"),
     )
-    layout = Layout(out)
     fit(
         parts,
         images("train"),
         settings,
         {},
-        folder=layout.folder,
-        checkpoints=layout.checkpoints,
-        weights=layout.weights,
+        run=RunFolder(out),
         callbacks=[clock],
         progress=False,
     )

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins import training
-from ccl_plugins.experiments.layout import Layout
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.loggers import TensorBoard
 from ccl_plugins.pairs import Samples
 from ccl_plugins.protocols import Embedded
@@ -161,9 +161,9 @@ def fit(
     **options: Any,
 ) -> FitResult:
     """Train into a run's folder, or resume its newest checkpoint."""
-    layout = Layout(folder)
+    run = RunFolder(folder)
     split = parts.dataset("train")
-    point = ResumePoint.newest(layout.checkpoints) if resume else None
+    point = ResumePoint.newest(run) if resume else None
     if "loggers" not in options:
         options["loggers"] = [TensorBoard().open(folder, point.step if point else None)]
     return training.fit(
@@ -171,9 +171,7 @@ def fit(
         split,
         settings,
         {**record, "data": {"train": training.fingerprint(split, settings.workers)}},
-        folder=folder,
-        checkpoints=layout.checkpoints,
-        weights=layout.weights,
+        run=run,
         resume=point,
         **options,
     )

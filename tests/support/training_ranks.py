@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.backbones import TextTransformer, Timm
 from ccl_plugins.files import mapped
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.methods import IBOT, Dual, MoCoV2, SimCLR
 from ccl_plugins.objectives import (
     AlignUniform,
@@ -123,7 +124,7 @@ def train(
     given = {"epochs": 2, "batch_size": 8, "workers": 0, "devices": devices, **settings}
     losses = Losses()
     fit(parts, FitSettings(**given), Path(folder), {}, callbacks=[losses], progress=False)
-    table = ResumePoint.newest(Path(folder) / "checkpoints").tables["condition"]["values"]
+    table = ResumePoint.newest(RunFolder(Path(folder))).tables["condition"]["values"]
     return parts.method.state_dict(), table, losses.seen
 
 

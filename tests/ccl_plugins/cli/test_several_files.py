@@ -159,7 +159,7 @@ def test_data_that_vanish_after_the_checks_are_one_failure(capsys, monkeypatch):
     calls, prepare = [], launch.prepare
 
     def vanishing(checked, *given):
-        calls.append(checked.layout.folder.name)
+        calls.append(checked.folder.path.name)
         if calls == [*"abcab"]:
             raise FileNotFoundError("there is no file train.safetensors")
         return prepare(checked, *given)

@@ -120,7 +120,7 @@ def test_a_mistake_in_the_file_is_said_before_a_job_is_submitted(slurm):
 
 
 def weights(folder: str) -> Any:
-    return torch.load(ccl.load(folder).layout.weights, weights_only=True)["method"]
+    return torch.load(ccl.load(folder).folder.weights, weights_only=True)["method"]
 
 
 TRAINS = """

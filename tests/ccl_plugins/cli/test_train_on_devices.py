@@ -12,8 +12,8 @@ from support.programs import run
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 
 TOML = """
 dataset = {{use = "features", train = "{folder}/train.safetensors", test_fraction = 0.2}}
@@ -59,7 +59,7 @@ def test_two_devices_train_one_pipeline_after_another_as_one_does(
     assert done.stdout == table.replace(f"{tmp_path}/one/", f"{tmp_path}/two/")
     for name in ("simclr", "moco_v2"):
         one, two = tmp_path / "one" / name, tmp_path / "two" / name
-        found, expected = (read_checkpoint(Layout(run).weights) for run in (two, one))
+        found, expected = (read_checkpoint(RunFolder(run).weights) for run in (two, one))
         torch.testing.assert_close(found["method"], expected["method"], rtol=1e-5, atol=1e-5)
         assert [step for step, _ in losses(one)] == list(range(1, 21))
         torch.testing.assert_close(losses(two), losses(one), rtol=1e-5, atol=1e-5)

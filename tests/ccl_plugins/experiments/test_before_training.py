@@ -104,7 +104,7 @@ def test_data_that_an_evaluator_cannot_take_is_known_before_training_and_overwri
     pipeline, capsys
 ):
     run = pipeline.fit(out="runs/x", progress=False)
-    weights = run.layout.weights.read_bytes()
+    weights = run.folder.weights.read_bytes()
     Path("x.toml").write_text(TOML.replace('"knn"', '{use = "knn", k = 33}'))
     assert main(["train", "x.toml", "--overwrite", "--quiet"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -112,7 +112,7 @@ def test_data_that_an_evaluator_cannot_take_is_known_before_training_and_overwri
         "ccl: x.toml: k=33 neighbors of only 32 training samples (raised by evaluator"
         " ccl-plugins/knn)"
     )
-    assert run.layout.weights.read_bytes() == weights
+    assert run.folder.weights.read_bytes() == weights
 
 
 def test_a_logger_of_ones_own_gets_the_metrics_before_training(pipeline):

@@ -11,7 +11,7 @@ import torch
 import ccl_plugins as ccl
 from ccl_plugins.experiments.curves import curves
 from ccl_plugins.files.events import event_files
-from ccl_plugins.watching.logging import HISTORY, seal, unseal
+from ccl_plugins.files.run_folder import RunFolder
 
 TOML = """
 dataset = {use = "subset", of = "color_digits", train = 64, test = 32}
@@ -55,7 +55,7 @@ def test_the_curves_of_a_run_have_every_scalar_by_name(run):
 
 def test_curves_come_from_the_runs_own_file(run, tmp_path):
     shutil.copytree(run.path, out := tmp_path / "run")
-    unseal(out, [HISTORY])
+    RunFolder(out).unseal(["history.csv"])
     (out / "history.csv").unlink()
     with pytest.raises(FileNotFoundError, match=r"run has no curves: it has no history\.csv"):
         curves(ccl.load(out))
@@ -100,8 +100,8 @@ def test_a_wrong_bit_in_what_a_run_logged_is_named(run, tmp_path):
     with pytest.raises(ValueError, match=r"history\.csv is damaged"):
         curves(ccl.load(out))
     with pytest.warns(UserWarning, match=r"history\.csv is damaged.*as it is"):
-        unseal(out, [HISTORY])  # a run that goes on
-    seal(out, [HISTORY])
+        RunFolder(out).unseal(["history.csv"])  # a run that goes on
+    RunFolder(out).seal(["history.csv"])
     with pytest.raises(ValueError, match=r"history\.csv is damaged"):
         curves(ccl.load(out))
     whole[len(whole) // 2] ^= 1

@@ -17,8 +17,8 @@ from support.imports import ROOT
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.experiments.export import ADAPTERS, PROGRAM, describe, export
-from ccl_plugins.experiments.layout import EXPORTED, Layout
+from ccl_plugins.experiments.export import ADAPTERS, EXPORTED, PROGRAM, describe, export
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import WrongSum
 
 BACKBONES = {
@@ -162,7 +162,7 @@ class FakeRun:
     def __init__(self, pipeline, path):
         self.recorded, self.path, self.record = pipeline, path, pipeline.to_dict()
         self.dataset, self.transform = pipeline.dataset, pipeline.transform
-        self.layout = Layout(path)
+        self.folder = RunFolder(path)
         self.backbone = pipeline.build().method.backbone
         self.backbone.train()(torch.randn(8, 3, 32, 32))  # batch statistics of its own
         self.backbone.eval()

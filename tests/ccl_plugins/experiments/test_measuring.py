@@ -127,12 +127,12 @@ def test_features_are_extracted_once_for_all(run, monkeypatch):
 def test_metrics_are_plain_numbers_and_what_they_say_lies_beside_them(run):
     metrics = run.evaluate()
     assert type(metrics["half/mean"]) is float
-    assert run.metrics == metrics == json.loads(run.layout.metrics.read_text())
+    assert run.metrics == metrics == json.loads(run.folder.metrics.read_text())
     found = again(run).measurements()
     assert found["half/mean"] == replace(HALF, role="other")
     assert found["knn/top1"].role == "label"
     assert again(run).measurements("before")["half/mean"] == found["half/mean"]
-    stored = json.loads(run.layout.measurements.read_text())
+    stored = json.loads(run.folder.measurements.read_text())
     assert stored.keys() == {"before", "after", "validation", "costs"}
     assert stored["after"][1]["interval"] == [0.25, 0.75]
     with pytest.raises(ValueError, match="'before', 'after', 'validation', not 'test'"):
@@ -143,15 +143,15 @@ def test_numbers_that_are_not_those_of_the_measurements_are_not_left(run, monkey
     """A process that is killed between the two files leaves no metrics beside other measurements."""
     run.evaluate()
 
-    def killed(file, values):
+    def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ccl_plugins.experiments.metrics._write", killed)
+    monkeypatch.setattr("ccl_plugins.files.run_folder.RunFolder.write", killed)
     with pytest.raises(KeyboardInterrupt):
         run.evaluate()
-    assert not run.layout.metrics.exists()
+    assert not run.folder.metrics.exists()
     monkeypatch.undo()
-    assert run.evaluate() == json.loads(run.layout.metrics.read_text())
+    assert run.evaluate() == json.loads(run.folder.metrics.read_text())
 
 
 @pytest.mark.parametrize(
@@ -228,10 +228,10 @@ def test_weights_trained_further_have_no_older_measurements(tmp_path):
     run = pipeline.fit(out=run.path, resume=True, progress=False, epochs=2)
     assert (run.metrics, run.validation) == ({}, {})
     assert run.before.keys() == {"knn/top1"}
-    assert not run.layout.metrics.exists()
+    assert not run.folder.metrics.exists()
     run.evaluate()
     run.validate()
-    run.layout.delete()
+    run.folder.clear()
     assert [*run.path.glob("*.json")] == []
 
 

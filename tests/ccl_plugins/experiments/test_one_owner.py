@@ -136,7 +136,7 @@ def test_a_run_whose_folder_is_moved_ends_and_can_be_resumed(tmp_path):
     moved.rename(out)
     run = make_pipeline(epochs=4, checkpoint_every=1).fit(out=out, resume=True, progress=False)
     whole = make_pipeline(epochs=4).fit(out=tmp_path / "whole", progress=False)
-    weights = [read_checkpoint(each.layout.weights)["method"] for each in (run, whole)]
+    weights = [read_checkpoint(each.folder.weights)["method"] for each in (run, whole)]
     torch.testing.assert_close(*weights, rtol=0, atol=0)
 
 

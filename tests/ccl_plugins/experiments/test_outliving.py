@@ -50,7 +50,7 @@ def changed(trained, tmp_path):
 
     def change(edit):
         folder = shutil.copytree(trained[0], tmp_path / "changed")
-        file = ccl.load(folder).layout.record
+        file = ccl.load(folder).folder.record
         record = json.loads(file.read_text())
         edit(record)
         file.write_text(json.dumps(record))

@@ -22,12 +22,10 @@ from tensorboard.summary.writer import event_file_writer
 from torch.utils.tensorboard import SummaryWriter
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.experiments.train import check
+from ccl_plugins.files.run_folder import InTheWay, RunFolder
 from ccl_plugins.files.sums import SUMS, write_sums
-from ccl_plugins.files.written import LIST, InTheWay, note, written
 from ccl_plugins.loggers import TensorBoard
-from ccl_plugins.training.checkpointing import by_step
 from ccl_plugins.watching.logging import log_evaluation
 
 
@@ -37,7 +35,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("old") / "run"
     run = make_pipeline().fit(out=out, progress=False)
     run.evaluate()
-    note(out, out / "timm" / "model.safetensors")  # as an export does
+    RunFolder(out).note(out / "timm" / "model.safetensors")  # as an export does
     for name in ("timm/model.safetensors", *NOTES):
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text("mine" if name in NOTES else "")
@@ -123,13 +121,13 @@ def test_an_overwrite_that_fails_at_any_change_loses_no_run(old, tmp_path, fault
     at = 0
     while (at := at + 1) <= changes:
         out = Path(shutil.copytree(old, tmp_path / str(at)))
-        layout = Layout(out)
+        folder = RunFolder(out)
         try:
-            changes = faults.run(out, at, refuse, layout.delete)
+            changes = faults.run(out, at, refuse, folder.clear)
             assert at > changes
         except PermissionError:
             assert_old_or_none(out, before)
-            layout.delete()  # goes on
+            folder.clear()  # goes on
         assert content(out).keys() == NOTES
     assert at > 10
 
@@ -139,7 +137,7 @@ def killed(out: Path, at: int, faults: Faults) -> bool:
     child = os.fork()
     if child == 0:
         try:
-            faults.run(out, at, lambda: os.kill(os.getpid(), signal.SIGKILL), Layout(out).delete)
+            faults.run(out, at, lambda: os.kill(os.getpid(), signal.SIGKILL), RunFolder(out).clear)
         finally:
             os._exit(0)
     return os.waitpid(child, 0)[1] == signal.SIGKILL
@@ -153,11 +151,11 @@ def test_an_overwrite_killed_at_any_moment_loses_no_run(old, tmp_path, faults):
         if at % 4 == 0 and not (out / "pipeline.json").exists():
             run = pipeline.fit(out=out, resume=True, progress=False)
             assert run.record["objective"]["temperature"] == 0.5
-            assert [path.name for path in by_step(out / "checkpoints")] == [
+            assert [path.name for path in RunFolder(out).steps] == [
                 "step-00000004.ckpt",
                 "step-00000002.ckpt",
             ]
-            assert not Layout(out).overwritten.exists()
+            assert not RunFolder(out).overwritten.exists()
         at += 1
     assert at > 10
 
@@ -189,7 +187,7 @@ def test_an_overwriting_training_killed_at_random_is_old_new_or_none(old, tmp_pa
                 pipeline.fit(out=out, resume=True)
             continue
         run = pipeline.fit(out=out, resume=True, progress=False)
-        assert by_step(out / "checkpoints")
+        assert RunFolder(out).steps
         assert run.record["objective"]["temperature"] == 0.5
 
 
@@ -214,7 +212,7 @@ def test_nothing_is_deleted_or_written_behind_a_link(old, tmp_path):
             OSError, match=r"checkpoints is a link, and a run writes and deletes in"
         ):
             make_pipeline().fit(out=out, progress=False, **given)
-    Layout(out).delete()
+    RunFolder(out).clear()
     assert content(other) == before
     assert (out / "checkpoints").is_symlink()
     assert not (out / "history.csv").is_symlink()
@@ -235,10 +233,12 @@ def test_a_list_from_a_stranger_names_nothing_outside_and_no_folder(tmp_path, li
     (out / "data").mkdir(parents=True)
     for file in (out / "data" / "mine", tmp_path / "other"):
         file.write_text("mine")
-    (out / LIST).write_text(json.dumps({"written": [listed.replace("{out}", str(out)), "log"]}))
+    (out / "written.json").write_text(
+        json.dumps({"written": [listed.replace("{out}", str(out)), "log"]})
+    )
     (out / "log").write_text("")
     (out / "loggers.json").write_text('["[!.]*"]')
-    Layout(out).delete()
+    RunFolder(out).clear()
     assert content(tmp_path).keys() == {"other", "run/data/mine", "run/loggers.json"}
 
 
@@ -246,30 +246,32 @@ def test_a_damaged_list_is_named_and_nothing_is_deleted(old, tmp_path):
     out = Path(shutil.copytree(old, tmp_path / "run"))
     before = content(out)
     for text in ("[]", '{"written": 3}', '{"wri', ""):
-        (out / LIST).write_text(text)
+        (out / "written.json").write_text(text)
         with pytest.raises(ValueError, match=r"written\.json is damaged .* nothing is replaced or"):
             make_pipeline().fit(out=out, overwrite=True, progress=False)
-    assert content(out) == {**before, LIST: b""}
+    assert content(out) == {**before, "written.json": b""}
 
 
 @pytest.mark.parametrize("given", [{"overwrite": True}, {"resume": True, "epochs": 3}])
 def test_a_run_that_came_without_its_list_gets_one(old, tmp_path, given):
     out = Path(shutil.copytree(old, tmp_path / "run"))
-    (out / LIST).unlink()
+    (out / "written.json").unlink()
     make_pipeline().fit(out=out, progress=False, **given)
-    assert {"pipeline.json", "weights.pt", "history.csv"} <= {*written(out)}
+    assert {"pipeline.json", "weights.pt", "history.csv"} <= {*RunFolder(out).written()}
     assert content(out).keys() >= NOTES
 
 
 def test_all_that_a_run_wrote_is_in_its_list(old):
-    assert {*written(old)} | NOTES | {LIST, "SHA256SUMS"} >= content(old).keys()
+    assert {*RunFolder(old).written()} | NOTES | {"written.json", "SHA256SUMS"} >= content(
+        old
+    ).keys()
 
 
 def test_the_sums_of_files_of_others_outlive_the_run(old, tmp_path):
     out = Path(shutil.copytree(old, tmp_path / "run"))
     write_sums(out, ["notes.txt"])
     (line,) = [each for each in (out / SUMS).read_text().splitlines() if "notes" in each]
-    Layout(out).delete()
+    RunFolder(out).clear()
     assert (out / SUMS).read_text() == f"{line}\n"
 
 

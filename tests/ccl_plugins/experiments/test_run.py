@@ -14,7 +14,7 @@ import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.experiments.record import Record
 from ccl_plugins.experiments.train import RunExists, _is_finished, check
-from ccl_plugins.files.written import note
+from ccl_plugins.files.run_folder import RunFolder
 
 TOML = """
 dataset = {use = "subset", of = "color_digits", train = 160, test = 64}
@@ -146,7 +146,7 @@ def test_overwriting_deletes_the_run_and_nothing_else(tmp_path, finished):
     mine = [out / "notes.txt", out / "checkpoints" / "my-copy.ckpt"]
     for file in mine:
         file.write_text("mine")
-    note(out, out / "checkpoints" / "step-00000099.ckpt")
+    RunFolder(out).note(out / "checkpoints" / "step-00000099.ckpt")
     (out / "checkpoints" / "step-00000099.ckpt").write_text("old")
     finished.pipeline.fit(out=out, overwrite=True, progress=False)
     assert [file.read_text() for file in mine] == ["mine", "mine"]
@@ -268,7 +268,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_anew(tmp_path, finished
     out.mkdir()
     (out / "pipeline.json").write_text(json.dumps(finished.record))
     (out / "events.out.tfevents.1.killed").write_bytes(b"")
-    note(out, out / "pipeline.json", out / "events.out.tfevents.1.killed")
+    RunFolder(out).note(out / "pipeline.json", out / "events.out.tfevents.1.killed")
     run = finished.pipeline.fit(out=out, resume=True, progress=False)
     assert not (out / "events.out.tfevents.1.killed").exists()
     torch.testing.assert_close(

@@ -12,9 +12,10 @@ from safetensors.torch import load_file
 
 from ccl_plugins.files import sums
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, write_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, summed, write_sums
 from ccl_plugins.files.tensors import DamagedFile, read_tensors, write_tensors
-from ccl_plugins.training.checkpointing import OURS, file_of, newest
+from ccl_plugins.training.checkpointing import OURS, newest
 
 TENSORS = {"weight": torch.randn(30, 20), "steps": torch.arange(9)}
 DATA = {"state_dict": TENSORS, "global_step": 3, OURS: {"record": "{}", "rates": [0.1, None]}}
@@ -61,13 +62,13 @@ def test_a_checkpoint_with_its_checksum_is_a_file_that_torch_and_zip_read(tmp_pa
 
 def test_a_checkpoint_with_a_wrong_bit_gives_way_to_the_one_before(tmp_path):
     for step in (3, 6):
-        write_checkpoint(file_of(tmp_path, step), {**DATA, "global_step": step})
-    path = file_of(tmp_path, 6)
+        write_checkpoint(RunFolder(tmp_path).checkpoint(step), {**DATA, "global_step": step})
+    path = RunFolder(tmp_path).checkpoint(6)
     whole = path.read_bytes()
     for bit in bits(path, 20)[16:40]:
         flip(path, whole, bit)
         with pytest.warns(UserWarning, match=r"step-0+6\.ckpt is damaged .*from step-0+3\.ckpt"):
-            assert newest(tmp_path)[1]["global_step"] == 3
+            assert newest(RunFolder(tmp_path))[1]["global_step"] == 3
 
 
 def test_every_wrong_bit_in_a_file_of_tensors_is_noticed_or_changes_no_value(tmp_path):

@@ -23,10 +23,9 @@ import ccl_plugins as ccl
 from ccl_plugins.experiments.curves import curves
 from ccl_plugins.files.events import event_files, replacing_events
 from ccl_plugins.files.fingerprints import of_tensors
-from ccl_plugins.files.written import written
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.loggers import services
 from ccl_plugins.loggers.history import rows_until
-from ccl_plugins.watching.logging import HISTORY, unseal
 
 
 def compose(*loggers: Any, **settings: Any) -> ccl.Pipeline:
@@ -45,7 +44,7 @@ def compose(*loggers: Any, **settings: Any) -> ccl.Pipeline:
 
 
 def history(run: ccl.Run) -> list[tuple[int, str, float]]:
-    with run.layout.history.open() as lines:
+    with run.folder.history.open() as lines:
         return [(int(r["step"]), r["name"], float(r["value"])) for r in csv.DictReader(lines)]
 
 
@@ -150,8 +149,8 @@ def test_rows_after_the_step_of_a_resume_are_cut(tmp_path):
     """A run is killed after step 3, and its last checkpoint is of step 2."""
     whole = compose("csv").fit(out=tmp_path / "whole", progress=False)
     run = compose("csv", epochs=1).fit(out=tmp_path / "run", progress=False)
-    unseal(run.path, [HISTORY])  # as while it trains
-    with run.layout.history.open("a") as out:
+    RunFolder(run.path).unseal(["history.csv"])  # as while it trains
+    with run.folder.history.open("a") as out:
         out.write("3,loss,99.0\n3,lr,0.003\n3,images_per_sec")
     run = compose("csv").fit(out=tmp_path / "run", resume=True, progress=False)
 
@@ -219,7 +218,7 @@ def test_a_logger_that_fails_does_not_end_the_training(fails, tmp_path):
     assert len(said) == 1
     assert said[0].startswith("the logger Recorder failed, and logs no more; training goes on (")
     assert "\n" not in said[0]
-    assert run.layout.weights.exists()
+    assert run.folder.weights.exists()
     assert (4, "loss") in sound.values
 
 
@@ -234,7 +233,7 @@ def test_a_full_disk_ends_the_csv_file_and_not_the_training(tmp_path, monkeypatc
     monkeypatch.setattr(Path, "open", full)
     with pytest.warns(UserWarning, match=r"the logger csv failed.*No space left on device"):
         run = compose("csv").fit(out=tmp_path / "run", progress=False)
-    assert run.layout.weights.exists()
+    assert run.folder.weights.exists()
 
 
 @pytest.fixture
@@ -259,7 +258,7 @@ def test_a_full_disk_ends_the_events_and_not_the_training(fits, tmp_path, full_f
     full_for_events[0] = fits
     with pytest.warns(UserWarning, match=r"the logger tensorboard .*No space left on device"):
         run = compose("tensorboard").fit(out=tmp_path / "run", progress=False)
-    assert run.layout.weights.exists()
+    assert run.folder.weights.exists()
     assert "Traceback" not in capfd.readouterr().err
 
 
@@ -311,14 +310,14 @@ def test_a_run_without_loggers_keeps_its_curves(tmp_path):
 
 def test_curves_that_are_gone_are_told_when_a_run_goes_on(tmp_path):
     run = compose(epochs=1).fit(out=tmp_path / "run", progress=False)
-    run.layout.history.unlink()
+    run.folder.history.unlink()
     with pytest.warns(UserWarning, match=r"history\.csv is gone: .* begins after step 2"):
         compose().fit(out=run.path, resume=True, progress=False)
 
 
 def test_loggers_change_no_weight(tmp_path):
     found = [
-        compose(*chosen).fit(out=tmp_path / str(i), progress=False).layout.weights
+        compose(*chosen).fit(out=tmp_path / str(i), progress=False).folder.weights
         for i, chosen in enumerate([("csv", "tensorboard"), ()])
     ]
     one, other = (torch.load(file, weights_only=True)["method"] for file in found)
@@ -346,8 +345,8 @@ def test_a_run_that_is_overwritten_leaves_nothing_of_its_loggers(tmp_path):
     run = compose("csv", Diary()).fit(out=tmp_path / "run", progress=False)
     mine[-1].write_text("x")
     logged = {"history.csv", "hyperparameters.json", "diary/page", "a.note", "b.note"}
-    assert {*written(run.path)} >= logged
-    assert not {*written(run.path)} & {str(file.relative_to(run.path)) for file in mine}
+    assert {*RunFolder(run.path).written()} >= logged
+    assert not {*RunFolder(run.path).written()} & {str(file.relative_to(run.path)) for file in mine}
     run = compose().fit(out=tmp_path / "run", overwrite=True, progress=False)
     assert not [name for name in logged - {"history.csv"} if (run.path / name).exists()]
     assert all(file.exists() for file in mine)

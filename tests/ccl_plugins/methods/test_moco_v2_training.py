@@ -15,6 +15,7 @@ from support.sharded_methods import Small
 from support.training_fakes import FakeDataset, FakeTransform, fit, make_parts
 
 from ccl_plugins.conditions import Embedding
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.kernels import RBF, Linear
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import FairCCLK, InfoNCE
@@ -61,7 +62,7 @@ def run(parts: Parts, out: Path, **changes: Any) -> Parts:
 
 
 def table(out: Path) -> torch.Tensor:
-    _, saved = newest(out / "checkpoints")
+    _, saved = newest(RunFolder(out))
     return saved["ccl_plugins"]["tables"]["condition"]["values"]
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments.layout import README, WEIGHTS
+from ccl_plugins.experiments.export import README, WEIGHTS
 from ccl_plugins.sharing import onnx_model
 from ccl_plugins.sharing.folder import CONSTANTS, FILES, LOADER, ONNX, PIPELINE, write_folder
 
@@ -213,7 +213,7 @@ def test_a_run_that_is_not_finished_is_refused(small_run, tmp_path):
 @pytest.mark.parametrize("kind", ["objective", "backbone"])
 def test_a_plug_in_that_is_gone_takes_what_it_computes(small_run, tmp_path, kind):
     folder = shutil.copytree(small_run.path, tmp_path / "run")
-    file = ccl.load(folder).layout.record
+    file = ccl.load(folder).folder.record
     record = json.loads(file.read_text())
     record[kind]["use"] = f"{kind}:ccl-gone/lost"
     record["versions"]["ccl-gone"] = "1.0"

@@ -13,8 +13,8 @@ from pytorch_lightning import Callback
 from support.training_fakes import fit, make_parts
 
 from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, write_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training.checkpointing import by_step, file_of
 
 FOLDER = "checkpoints"
 
@@ -51,7 +51,7 @@ def damage(path: Path) -> None:
 
 
 def at(out: Path, step: int) -> Path:
-    return file_of(out / FOLDER, step)
+    return RunFolder(out).checkpoint(step)
 
 
 def test_a_checkpoint_is_plain_data_with_the_record(tmp_path: Path) -> None:
@@ -77,16 +77,16 @@ def test_a_folder_called_like_a_checkpoint_is_none(tmp_path: Path) -> None:
     for name in ("step-00000001.ckpt", "step-00000099.ckpt", "step-9.ckpt", "step-.ckpt"):
         (tmp_path / FOLDER / name).mkdir(parents=True)
     (tmp_path / FOLDER / "step-new.ckpt").write_text("mine")
-    assert by_step(tmp_path / FOLDER) == []
+    assert RunFolder(tmp_path).steps == []
     expected = run(tmp_path)
-    assert by_step(tmp_path / FOLDER) == [at(tmp_path, step) for step in (4, 2)]
+    assert RunFolder(tmp_path).steps == [at(tmp_path, step) for step in (4, 2)]
     assert run(tmp_path, resume=True) == expected
     assert (tmp_path / FOLDER / "step-00000099.ckpt").is_dir()
 
 
 def test_checkpoints_may_be_written_between_epochs(tmp_path: Path) -> None:
     run(tmp_path, epochs=4, checkpoint_every=4, checkpoint_every_steps=3, keep_last=9)
-    assert by_step(tmp_path / FOLDER) == [at(tmp_path, step) for step in (8, 6, 3)]
+    assert RunFolder(tmp_path).steps == [at(tmp_path, step) for step in (8, 6, 3)]
 
 
 @pytest.mark.parametrize("keep", [1, 2])
@@ -106,7 +106,7 @@ def test_a_damaged_checkpoint_is_not_among_those_kept(tmp_path: Path) -> None:
     damage(at(tmp_path, 6))
     with pytest.warns(UserWarning, match="is damaged"):
         run(tmp_path, epochs=3, resume=True, checkpoint_every_steps=1, keep_last=1, stop=1)
-    assert by_step(tmp_path / FOLDER) == [at(tmp_path, 5)]
+    assert RunFolder(tmp_path).steps == [at(tmp_path, 5)]
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"not a checkpoint"])

@@ -17,8 +17,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import nn
 
 from ccl_plugins.conditions import Clusters
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.kernels import Delta
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
@@ -98,13 +98,13 @@ def test_a_resumed_run_has_the_weights_and_the_log_of_an_unbroken_one(
         assert killed.exitcode == -9
     else:
         assert not run(str(tmp_path), stop, number)
-    assert not (Layout(tmp_path).weights).exists()
+    assert not RunFolder(tmp_path).weights.exists()
     # TensorBoard orders event files by the second in which they are made, which their names have.
     made = max(int(file.name.split(".")[3]) for file in tmp_path.glob("events.out.tfevents.*"))
     while int(time.time()) <= made:
         time.sleep(0.05)
     assert run(str(tmp_path), resume=True)
-    found, expected = (read_checkpoint(Layout(out).weights) for out in (tmp_path, whole))
+    found, expected = (read_checkpoint(RunFolder(out).weights) for out in (tmp_path, whole))
     for name in ("method", "objective"):
         torch.testing.assert_close(found[name], expected[name], rtol=0, atol=0)
     assert any("queue.keys" in name for name in expected["method"])

@@ -22,12 +22,11 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch import Tensor
 
 from ccl_plugins.conditions import Original
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.optimizers import AdamW
 from ccl_plugins.protocols import Embedded, Sizes, Table
 from ccl_plugins.training import FitSettings, Parts
-from ccl_plugins.training.checkpointing import by_step
 from ccl_plugins.training.features import frozen_features
 from ccl_plugins.training.not_finite import NonFiniteLoss, NonFiniteWeights
 
@@ -103,7 +102,7 @@ def test_loss_rate_and_speed_are_logged_by_step(tmp_path: Path) -> None:
 
 def test_the_final_weights_are_plain_data(tmp_path: Path) -> None:
     parts = run(tmp_path)
-    saved = read_checkpoint(Layout(tmp_path).weights)
+    saved = read_checkpoint(RunFolder(tmp_path).weights)
     torch.testing.assert_close(saved["method"], dict(parts.method.state_dict()))
     assert saved["step"] == 4
     assert json.loads(saved["record"]).keys() == {"data"}
@@ -174,15 +173,15 @@ def test_a_bad_last_step_leaves_the_last_good_weights(
     said = rf"after step 8, with a finite loss \({tensor}\), .* is .*step-0+6\.ckpt, of step 6$"
     with pytest.raises(NonFiniteWeights, match=said):
         run(tmp_path, parts, **settings, callbacks=[BlowsUp(8, tensor)])
-    assert not Layout(tmp_path).weights.exists()
-    kept = [path.name for path in by_step(tmp_path / "checkpoints")]
+    assert not RunFolder(tmp_path).weights.exists()
+    kept = [path.name for path in RunFolder(tmp_path).steps]
     assert kept == ["step-00000006.ckpt", "step-00000004.ckpt"][:keep_last]
     good = read_checkpoint(tmp_path / "checkpoints" / kept[0])["state_dict"]
     assert all(bool(value.isfinite().all()) for value in good.values())
     parts = make_parts()
     parts.method.register_buffer("mean", torch.zeros(3))
     run(tmp_path, parts, **settings, resume=True)
-    assert by_step(tmp_path / "checkpoints")[0].name == "step-00000008.ckpt"
+    assert RunFolder(tmp_path).steps[0].name == "step-00000008.ckpt"
 
 
 def test_a_callback_at_the_end_cannot_leave_bad_weights(tmp_path: Path) -> None:
@@ -192,14 +191,14 @@ def test_a_callback_at_the_end_cannot_leave_bad_weights(tmp_path: Path) -> None:
 
     with pytest.raises(NonFiniteWeights, match=r"step-0+8\.ckpt, of step 8$"):
         run(tmp_path, make_parts(), epochs=4, callbacks=[AtTheEnd()])
-    assert not Layout(tmp_path).weights.exists()
+    assert not RunFolder(tmp_path).weights.exists()
 
 
 def test_a_buffer_that_is_infinite_by_design_is_written(tmp_path: Path) -> None:
     parts = make_parts()
     parts.method.register_buffer("smallest", torch.full((2,), float("inf")))
     run(tmp_path, parts, epochs=1)
-    assert read_checkpoint(Layout(tmp_path).weights)["method"]["smallest"].isinf().all()
+    assert read_checkpoint(RunFolder(tmp_path).weights)["method"]["smallest"].isinf().all()
     parts = make_parts()
     parts.method.register_buffer("smallest", torch.full((2,), float("inf")))
     run(tmp_path, parts, epochs=1, resume=True)

@@ -12,8 +12,8 @@ from support.training_fakes import FakeDataset
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.training.parameter_groups import parameter_groups
 
 N = 96
@@ -52,7 +52,7 @@ def pipeline(
 
 
 def weights(out: Path) -> dict[str, Any]:
-    found: dict[str, Any] = read_checkpoint(Layout(out).weights)
+    found: dict[str, Any] = read_checkpoint(RunFolder(out).weights)
     return found
 
 

@@ -18,8 +18,8 @@ from pytorch_lightning import Callback
 from support.programs import Program, run
 from support.training_fakes import fit, make_parts
 
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.training import FitSettings
 from ccl_plugins.training.interrupt import LAUNCHER, OTHERS, SIGNALS, Interrupt
 
@@ -50,7 +50,7 @@ def test_a_signal_to_a_run_and_its_workers_leaves_a_checkpoint(tmp_path: Path, n
     assert not result.finished
     assert result.step == 4
     assert read_checkpoint(tmp_path / "checkpoints" / "step-00000004.ckpt")["global_step"] == 4
-    assert not (Layout(tmp_path).weights).exists()
+    assert not RunFolder(tmp_path).weights.exists()
     assert set(multiprocessing.active_children()) <= signals.others
 
 

@@ -18,10 +18,9 @@ from support.training_fakes import FakeDataset, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ccl_plugins.conditions import Label
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.training import FitResult, FitSettings
-from ccl_plugins.training.checkpointing import by_step
 
 
 def run(out: Path, callbacks: Any = (), resume: bool = False, **options: Any) -> FitResult:
@@ -84,8 +83,8 @@ def test_early_stopping_ends_a_run_as_finished(tmp_path: Path) -> None:
 
     result = run(tmp_path, [stopping()])
     assert result == FitResult(finished=True, step=10, total=20)
-    assert read_checkpoint(Layout(tmp_path).weights)["step"] == 10
-    assert [path.name for path in by_step(tmp_path / "checkpoints")] == ["step-00000010.ckpt"]
+    assert read_checkpoint(RunFolder(tmp_path).weights)["step"] == 10
+    assert [path.name for path in RunFolder(tmp_path).steps] == ["step-00000010.ckpt"]
     logged = EventAccumulator(str(tmp_path)).Reload().Scalars("loss")
     assert [event.step for event in logged] == [3, 6, 9, 10]
     assert run(tmp_path, [stopping()], resume=True) == result
@@ -99,13 +98,13 @@ def test_an_own_model_checkpoint_does_not_disturb_the_runs(tmp_path: Path) -> No
     inside = ModelCheckpoint(tmp_path / "own" / "checkpoints", filename="step-{step}")
     run(tmp_path / "own", [best, often, inside], checkpoint_every=2)
     run(tmp_path / "without", checkpoint_every=2)
-    found = [path.name for path in by_step(tmp_path / "own" / "checkpoints")]
-    assert found == [path.name for path in by_step(tmp_path / "without" / "checkpoints")]
+    found = [path.name for path in RunFolder(tmp_path / "own").steps]
+    assert found == [path.name for path in RunFolder(tmp_path / "without").steps]
     assert Path(best.best_model_path).parent == tmp_path / "own" / "lightning" / "checkpoints"
     assert read_checkpoint(Path(best.best_model_path))["global_step"] in (5, 10, 15, 20)
     assert Path(often.last_model_path).exists()
     assert Path(inside.best_model_path).parent == tmp_path / "own" / "checkpoints"
-    weights = [read_checkpoint(Layout(tmp_path / n).weights) for n in ("own", "without")]
+    weights = [read_checkpoint(RunFolder(tmp_path / n).weights) for n in ("own", "without")]
     torch.testing.assert_close(weights[0]["method"], weights[1]["method"], rtol=0, atol=0)
     assert run(tmp_path / "own", epochs=5, resume=True).step == 25
 
@@ -147,7 +146,7 @@ def test_a_signal_of_slurm_stops_a_run_and_lightning_submits_no_job(
     assert [path.name for path in (tmp_path / "broken").rglob("*.ckpt")] == ["step-00000008.ckpt"]
     run(tmp_path / "broken", resume=True)
     run(tmp_path / "whole")
-    weights = [read_checkpoint(Layout(tmp_path / n).weights) for n in ("broken", "whole")]
+    weights = [read_checkpoint(RunFolder(tmp_path / n).weights) for n in ("broken", "whole")]
     torch.testing.assert_close(weights[0]["method"], weights[1]["method"], rtol=0, atol=0)
 
 
@@ -159,7 +158,7 @@ def test_a_run_restores_no_checkpoint_that_lightning_finds(tmp_path: Path) -> No
     shutil.copy(found, tmp_path / "own" / "lightning" / "hpc_ckpt_1.ckpt")
     for name in ("own", "without"):
         assert run(tmp_path / name).step == 20
-    weights = [read_checkpoint(Layout(tmp_path / n).weights) for n in ("own", "without")]
+    weights = [read_checkpoint(RunFolder(tmp_path / n).weights) for n in ("own", "without")]
     torch.testing.assert_close(weights[0]["method"], weights[1]["method"], rtol=0, atol=0)
 
 

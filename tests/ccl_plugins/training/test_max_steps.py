@@ -14,7 +14,6 @@ from ccl_plugins.cli import main
 from ccl_plugins.experiments.curves import curves
 from ccl_plugins.protocols import Length
 from ccl_plugins.schedules import Cosine, Step
-from ccl_plugins.training.checkpointing import by_step, file_of
 
 
 @pytest.fixture
@@ -44,13 +43,13 @@ def losses(run: Any) -> list[float]:
 
 
 def weights(run: Any) -> Any:
-    return torch.load(run.layout.weights, weights_only=True)["method"]
+    return torch.load(run.folder.weights, weights_only=True)["method"]
 
 
 def test_it_has_the_first_steps_of_the_longer_run(file):
     short, whole = fit(file, "short", max_steps=3), fit(file, "whole")
     assert losses(short) == losses(whole)[:3]
-    assert by_step(short.layout.checkpoints) == [file_of(short.layout.checkpoints, 3)]
+    assert short.folder.steps == [short.folder.checkpoint(3)]
     assert fit(file, "short", resume=True, max_steps=3).path == short.path, "nothing is left to do"
     assert set(short.evaluate()) == {"knn/top1"}
 
@@ -67,7 +66,7 @@ def test_it_goes_on_for_more_steps_as_if_it_had_not_ended(file, more):
 
 def test_it_goes_on_if_it_ended_with_an_epoch(file):
     ended = fit(file, "a", max_steps=2)
-    assert by_step(ended.layout.checkpoints) == [file_of(ended.layout.checkpoints, 2)]
+    assert ended.folder.steps == [ended.folder.checkpoint(2)]
     resumed, whole = fit(file, "a", resume=True, max_steps=5), fit(file, "b", max_steps=5)
     assert losses(resumed) == losses(whole)
 

@@ -13,8 +13,8 @@ from support.training_fakes import FakeDataset, fit, make_parts
 from torch import Tensor, nn
 
 from ccl_plugins.conditions import Label
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.kernels import Delta
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, FairCCLK, InfoNCE
@@ -139,7 +139,7 @@ def run(out: Path, micro_batch: int | None, **settings: Any) -> tuple[Any, dict[
     )
     given = {"epochs": 2, "batch_size": 8, "workers": 0, "clip": 0.5, **settings}
     fit(parts, FitSettings(micro_batch=micro_batch, **given), out, {}, progress=False)
-    return method, read_checkpoint(Layout(out).weights)["method"]
+    return method, read_checkpoint(RunFolder(out).weights)["method"]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from support.training_fakes import FakeDataset, fit, make_parts
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
 
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.training import FitSettings
@@ -38,7 +38,7 @@ def run(out: Path, **settings: Any) -> tuple[MoCoV2, dict[str, Tensor]]:
     parts = make_parts(dataset=FakeDataset(44), method=method, objective=objective)
     given = {"epochs": 2, "batch_size": 8, "workers": 0, **settings}
     fit(parts, FitSettings(**given), out, {}, progress=False)
-    return method, read_checkpoint(Layout(out).weights)["method"]
+    return method, read_checkpoint(RunFolder(out).weights)["method"]
 
 
 def test_compiled_networks_train_to_the_same_weights(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from support.training_fakes import FakeDataset, FakeMethod, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ccl_plugins.conditions import Label
-from ccl_plugins.experiments.layout import Layout
 from ccl_plugins.files.checkpoints import read_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.kernels import Linear
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
 from ccl_plugins.pairs import Pairs, Samples, in_batch
@@ -102,7 +102,7 @@ def test_a_learned_temperature_moves_without_weight_decay_and_is_saved(tmp_path:
     objective = InfoNCE({"learn": True, "start": 0.5})
     found = logged(tmp_path, objective)["objective/temperature"]
     assert len(set(found)) == len(found) == 10
-    saved = read_checkpoint(Layout(tmp_path).weights)["objective"]
+    saved = read_checkpoint(RunFolder(tmp_path).weights)["objective"]
     torch.testing.assert_close(saved, dict(objective.state_dict()))
     torch.testing.assert_close(found[-1], objective.temperature.item(), rtol=1e-6, atol=0)
 

@@ -66,7 +66,7 @@ CLUSTERED: dict[str, Any] = {
 
 
 def weights(run: ccl.Run) -> Any:
-    return read_checkpoint(run.layout.weights)["method"]
+    return read_checkpoint(run.folder.weights)["method"]
 
 
 def same(one: Any, other: Any) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ccl_plugins as ccl
-from ccl_plugins.files.written import note
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.kinds import registry
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import HCL, AlignUniform, ClInfoNCE, InfoNCE, SupCon
@@ -556,7 +556,7 @@ def test_wrong_findings_of_an_interrupted_run_are_named_and_found_again(tmp_path
     damaged, again = (str(each.message) for each in caught)
     assert re.search(r"diagnosis\.json is damaged.*may be said again", damaged)
     assert again == line.replace("step 0:", "step 8:")
-    assert [str(each) for each in read_findings(file)] == [again]
+    assert [str(each) for each in read_findings(RunFolder(tmp_path / "run"))] == [again]
 
 
 def test_a_resumed_run_compares_with_the_start_of_the_first(tmp_path):
@@ -730,7 +730,7 @@ def test_looking_changes_no_weight(tmp_path, monkeypatch):
             monkeypatch.setattr(Diagnosis, "_look", lambda *_: None)
         pipeline = compose(method=moco(), condition="label", objective="supcon", fit={"epochs": 3})
         run = pipeline.fit(out=tmp_path / str(looks), logger=False, progress=False)
-        found.append(torch.load(run.layout.weights, weights_only=True))
+        found.append(torch.load(run.folder.weights, weights_only=True))
     for network in ("method", "objective"):
         for name, value in found[0][network].items():
             assert torch.equal(value, found[1][network][name]), name
@@ -738,7 +738,7 @@ def test_looking_changes_no_weight(tmp_path, monkeypatch):
 
 def test_a_file_that_cannot_be_written_does_not_end_the_run(tmp_path):
     (tmp_path / "run" / "diagnosis.json").mkdir(parents=True)
-    note(tmp_path / "run", tmp_path / "run" / "diagnosis.json")
+    RunFolder(tmp_path / "run").note(tmp_path / "run" / "diagnosis.json")
     with pytest.warns(UserWarning, match=r"diagnosis.json cannot be written"):
         compose(fit={"epochs": 1}).fit(out=tmp_path / "run", logger=False, progress=False)
 

@@ -1,0 +1,301 @@
+"""The folder of a run: its files in one table, and what the run may do with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from ccl_plugins.files.atomic import abandoned, atomic_write, sync_folder
+from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, has_sum, summed, write_sums
+
+STEP = re.compile(r"step-([0-9]{8,})\.ckpt")
+"""The name of a checkpoint to resume from."""
+
+
+class InTheWay(FileExistsError):
+    """A file that the run would replace, and that it did not write."""
+
+
+class RunFolder:
+    """The files of a run; what its loggers leave lies in the folder itself.
+
+    A list there has the exact names of all that the run wrote: these alone are replaced and deleted.
+
+    Args:
+        path: The folder, which need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fixed: list[Path] = []
+        """The files that have one name, but what loggers name."""
+        self.record = self._file("pipeline.json")
+        """What was trained: the pipeline's record and the plug-ins that gave callbacks."""
+        self.metrics = self._file("metrics.json")
+        """What was measured last, as numbers by name."""
+        self.measurements = self._file("measurements.json")
+        """All measurements, with what they say, before training, after it and for choosing; and costs."""
+        self.original = self._file("original.safetensors")
+        """The features of the test split before training, if an evaluator reads them."""
+        self.history = self._file("history.csv")
+        """The scalars over the steps, whatever the loggers: columns step, name, value."""
+        self.diagnosis = self._file("diagnosis.json")
+        """What was found to be off while it trained: ``{"name", "step", "line", "about"}`` each."""
+        self.weights = self._file("weights.pt")
+        """The weights of a finished run."""
+
+        self.checkpoints = path / "checkpoints"
+        self.exports = {format: path / format for format in ("timm", "torch")}
+        """The folder that an export goes to by default, by its format."""
+        self.lightning = path / "lightning"
+        """Where Lightning's own callbacks write, as ``ModelCheckpoint``."""
+        self.list = path / "written.json"
+        """The names of what the run wrote."""
+        self.overwritten = path / ".overwritten"
+        """The record while its run is deleted: as long as it is here, no other file of a run counts."""
+
+    def _file(self, name: str) -> Path:
+        self.fixed.append(self.path / name)
+        return self.fixed[-1]
+
+    @property
+    def steps(self) -> list[Path]:
+        """The checkpoints to resume from, the newest first, without a callback's own and folders."""
+        paths = {
+            int(name[1]): path
+            for path in self.checkpoints.glob("step-*.ckpt")
+            if (name := STEP.fullmatch(path.name)) and path.is_file()
+        }
+        return [paths[step] for step in sorted(paths, reverse=True)]
+
+    def checkpoint(self, step: int) -> Path:
+        """The file of a step's checkpoint."""
+        return self.checkpoints / f"step-{step:08d}.ckpt"
+
+    @property
+    def holds_run(self) -> bool:
+        """Whether the folder holds a run.
+
+        What is left of one that was overwritten, or stopped before its first checkpoint, is none.
+        """
+        if self.overwritten.exists():
+            return False
+        return self.weights.exists() or bool(self.steps)
+
+    # Reading and writing.
+
+    def read(self, file: Path) -> Any:
+        """The data of a JSON file; None if there is no such file.
+
+        Raises:
+            WrongSum: If it is not the file whose checksum was written, naming it.
+            ValueError: If it holds no JSON, naming it.
+        """
+        if not file.is_file():
+            return None
+        check_sum(file)
+        try:
+            return json.loads(file.read_text("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{file} is damaged: {error}") from error
+
+    def write(self, file: Path, data: Any) -> None:
+        """Write a JSON file, whole, noted as the run's and with its checksum.
+
+        Raises:
+            InTheWay: See `refuse_others`.
+        """
+        with summed(self.claim(file)), atomic_write(file) as temporary:
+            temporary.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
+
+    def seal(self, names: Iterable[str]) -> None:
+        """Write the checksums of the run's files that have some names or patterns.
+
+        Files that still have one are those that `unseal` found damaged, and stay so.
+        """
+        write_sums(self.path, [each.name for each in self._named(names) if not has_sum(each)])
+
+    def unseal(self, names: Iterable[str]) -> None:
+        """Delete the checksums of files before loggers write more; but of damaged files, keep them.
+
+        Warns:
+            UserWarning: For a file that does not have its checksum; it is continued as it is.
+        """
+        whole = []
+        for file in self._named(names):
+            try:
+                check_sum(file)
+                whole.append(file.name)
+            except WrongSum as error:
+                warnings.warn(f"{error}; it is continued as it is, and stays damaged", stacklevel=3)
+        forget_sums(self.path, whole)
+
+    def _named(self, names: Iterable[str]) -> list[Path]:
+        """The run's files with some names, in the folder itself."""
+        own = {*self.written()}
+        found = {file for name in names for file in self.path.glob(name) if file.name in own}
+        return sorted(file for file in found if file.is_file() and not file.is_symlink())
+
+    # What the run wrote.
+
+    def written(self) -> list[str]:
+        """The names in the list, in the order in which they were first written; none without a list.
+
+        A name is that of a file below the folder, as ``"checkpoints/step-00000010.ckpt"``; what is no such
+        name is left out.
+
+        Raises:
+            ValueError: If the list is damaged, or another's file of this name.
+        """
+        try:
+            names = json.loads(self.list.read_text("utf-8"))["written"]
+            if not isinstance(names, list):
+                raise TypeError("no list")
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(
+                f"{self.list} is damaged ({error}): what the run wrote is not known, and nothing is"
+                " replaced or deleted; bring a copy back, or name another folder"
+            ) from error
+        return [n for n in names if isinstance(n, str) and "\0" not in n and n == self._name(n)]
+
+    def note(self, *files: Path) -> None:
+        """Put files below the folder into the list; files elsewhere are passed over.
+
+        A file is noted before it is written: so no process that is killed leaves one that is not.
+        """
+        before = self.written()
+        names = [*dict.fromkeys([*before, *filter(None, map(self._name, files))])]
+        if names != before:
+            self._list(names)
+
+    def claim(self, file: Path) -> Path:
+        """Note a file that the run is about to write; return it.
+
+        Raises:
+            InTheWay: See `refuse_others`.
+        """
+        self.refuse_others(file)
+        self.note(file)
+        return file
+
+    def refuse_others(self, *files: Path) -> None:
+        """Refuse to replace files that the run did not write.
+
+        Raises:
+            InTheWay: Naming the first that is there.
+        """
+        own = {*self.written()}
+        for file in files:
+            if os.path.lexists(file) and self._name(file) not in own:
+                raise InTheWay(
+                    f"{file} is in the way: {self.list} does not have it as written by a run, which"
+                    " would replace it; move it, or name another folder"
+                )
+
+    def refuse_links(self) -> None:
+        """Refuse links in place of the run's folders, behind which it would write elsewhere, and files.
+
+        Raises:
+            OSError: Naming one.
+        """
+        for folder in (self.checkpoints, self.lightning, *self.exports.values()):
+            if folder.is_symlink():
+                raise OSError(
+                    f"{folder} is a link, and a run writes and deletes in its folder alone: make"
+                    f" {self.path} itself a link, or put a folder there"
+                )
+            if folder.exists() and not folder.is_dir():
+                raise OSError(f"{folder} is a file, and a run needs a folder there: move it")
+
+    def adopt(self) -> None:
+        """Note the files of a run that came without its list, as from a machine of somebody else.
+
+        The caller has checked that they are a run's.
+        """
+        if not self.list.exists():
+            self.note(*(each for each in (*self.fixed, *self.steps) if each.exists()))
+
+    def _name(self, file: Path | str) -> str | None:
+        """The name of a file below the folder, as the list has it; None for a file elsewhere."""
+        absolute = os.path.abspath(self.path / file if isinstance(file, str) else file)
+        name = Path(os.path.relpath(absolute, os.path.abspath(self.path))).as_posix()
+        return None if name in (".", "..") or name.startswith("../") else name
+
+    def _list(self, names: list[str]) -> None:
+        with atomic_write(self.list) as temporary:
+            temporary.write_text(json.dumps({"written": names}, indent=1) + "\n", "utf-8")
+
+    # Deleting.
+
+    def delete(self, *files: Path) -> None:
+        """Delete those of some files that the run wrote, and their checksums; no link is followed.
+
+        Folders below it that are empty then go too.
+        """
+        own = self.written()
+        names = [name for file in files if (name := self._name(file)) in own]
+        if not names:
+            return
+        forget_sums(self.path, names)
+        folders = set()
+        for name in names:
+            *parents, _ = parts = Path(name).parts
+            above = [self.path.joinpath(*parents[: i + 1]) for i in range(len(parents))]
+            file = self.path.joinpath(*parts)
+            if any(each.is_symlink() for each in above) or (
+                file.is_dir() and not file.is_symlink()
+            ):
+                continue
+            file.unlink(missing_ok=True)
+            folders |= {*above}
+        for each in sorted(folders, reverse=True):  # the deepest first
+            if each.is_dir() and not any(each.iterdir()):
+                each.rmdir()
+        if left := [name for name in own if name not in names]:
+            self._list(left)
+        else:
+            self.list.unlink()
+
+    def clear(self) -> None:
+        """Delete all files that the run wrote, and nothing else in the folder.
+
+        The run ends when its record gets another name: at once, and before anything is deleted.  So
+        wherever the deletion stops, the run is whole or its files no longer count; the next call goes on.
+
+        Raises:
+            OSError: If a file cannot be deleted; a note says what becomes of the rest.
+        """
+        names = self.written()
+        if not names and not self.overwritten.exists():
+            return
+        if self.record.name in names and self.record.exists():
+            os.replace(self.record, self.overwritten)
+        else:
+            with suppress(FileExistsError):
+                self.overwritten.open("x").close()
+        sync_folder(self.path)
+        try:
+            self.delete(*(self.path / name for name in names))
+            for each in (self.checkpoints, *self.exports.values()):  # of writes that were killed
+                if each.is_dir() and not each.is_symlink() and not any(each.iterdir()):
+                    each.rmdir()
+        except OSError as error:
+            error.add_note(f"the next run in {self.path} deletes what is left of the old one")
+            raise
+        sync_folder(self.path)
+        self.overwritten.unlink()
+
+    def delete_partial(self) -> None:
+        """Delete the temporary files that a killed run left; the run's lock must be held."""
+        for folder in (self.path, self.checkpoints, *self.exports.values()):
+            for each in abandoned(folder):
+                shutil.rmtree(each)
