@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import inspect
 import math
@@ -12,69 +11,97 @@ import pytest
 from support.builtin_examples import EXAMPLES
 
 import ccl_registry as engine
+from ccl_plugins.commands.docstrings import arguments, documentation
 from ccl_plugins.kinds import registry
+from ccl_plugins.testing.every_kind import OUT_OF_RANGE, require_built_or_named, require_named
 from ccl_plugins.testing.subject import Subject
 
-NAMES = [f"{s.kind}/{s.name}" for s in registry().specs() if s.plugin == registry().host]
-
-
-OUT_OF_RANGE = (-(10**9), 0, -0.5, math.nan)
-ABSURD = (2**40, 10**30, 10**400, 1e14, 1e30, math.inf, -math.inf, True, "3", [])
+BUILT_IN = {
+    f"{spec.kind}/{spec.name}": spec
+    for spec in registry().specs()
+    if spec.plugin == registry().host
+}
+ABSURD = (2**40, 10**30, 10**400, 1e14, 1e30, -math.inf, True, "3", [])
 """Slips of the pen, any of which might ask for all memory, for a year, or for something else."""
 LARGE = ("backbone/timm", "condition/encoder", "dataset/hf")
 """Components that take seconds to be built as often."""
 
 
+def subject_of(name):
+    return Subject(BUILT_IN[name], EXAMPLES.get(name))
+
+
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in NAMES],
+    [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in BUILT_IN],
 )
-def test_a_number_out_of_range_is_refused_by_its_name(name):
-    known = registry()
-    kind, _, component = name.partition("/")
-    spec = known.find(kind, component)
-    chosen = Subject(spec, EXAMPLES.get(name)).choice
-    for parameter in known.schema(spec).parameters:
+def test_a_slip_of_the_pen_is_refused_by_the_parameter_s_name(name):
+    subject = subject_of(name)
+    for parameter in registry().schema(subject.spec).parameters:
         numbers = re.search(r"\b(int|float|Scalar)\b", parameter.text)
-        for value in OUT_OF_RANGE + (ABSURD if numbers else ()):
-            with contextlib.suppress(engine.InvalidParameter):  # of another type
-                changed = known.choose(kind, component, **{**chosen.params, parameter.name: value})
-                refuse_or_name(Subject(spec, chosen=changed), parameter.name)
-            if re.search(r"\bint\b", parameter.text):  # as if the class were called
-                changed = copy.copy(chosen)
-                changed.params = {**chosen.params, parameter.name: value}
-                refuse_or_name(Subject(spec, chosen=changed), parameter.name)
+        for value in ABSURD if numbers else OUT_OF_RANGE:
+            require_named(subject, parameter.name, value)
+        for value in (*OUT_OF_RANGE, *ABSURD) if re.search(r"\bint\b", parameter.text) else ():
+            called = copy.copy(subject.choice)  # as if the class were called, whatever the type
+            called.params = {**called.params, parameter.name: value}
+            require_built_or_named(Subject(subject.spec, chosen=called), parameter.name)
 
 
-def refuse_or_name(subject, parameter):
-    """Build an example, which takes the value or refuses it in a line with the parameter's name."""
-    if refusal := refused(subject):
-        assert re.search(rf"\b{parameter}s?\b", refusal), refusal
-        assert refusal.startswith(("ValueError: ", "TypeError: ")), refusal
-        assert len(refusal.splitlines()) == 1, refusal
-        assert len(refusal) < 500, refusal
+NUMBER = r"(-?\d+(?:\^\d+)?(?:\.\d+)?(?:e-?\d+)?)"
+RANGES = {
+    rf"above {NUMBER}": (0, None),
+    rf"{NUMBER} or more": (-1, None),
+    rf"{NUMBER} to {NUMBER}": (-1, 1),
+    rf"from {NUMBER} to below {NUMBER}": (-1, 0),
+    rf"between {NUMBER} and {NUMBER}": (0, 0),
+    rf"above {NUMBER} and at most {NUMBER}": (0, 1),
+    rf"above {NUMBER} and below {NUMBER}": (0, 0),
+    rf"{NUMBER} or more and below {NUMBER}": (-1, 0),
+}
+"""How a docstring says a range, and what is to be added to its ends to be outside of it."""
 
 
-def refused(subject):
-    """What the constructor says of an example, if it raises."""
-    try:
-        subject.build()
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
+def outside(text):
+    """Numbers just outside of the range that the words about an argument say, at their begin or end."""
+    for words, steps in RANGES.items():
+        if found := re.search(rf"(?:^|, ){words}(?=[,;:.]|$)", text, re.IGNORECASE):
+            for end, step in zip(found.groups(), steps, strict=False):
+                base, _, power = end.partition("^")
+                yield (int(base) ** int(power) if power else float(end)) + step
+            return
+
+
+def documented():
+    for name, spec in BUILT_IN.items():
+        words = arguments(documentation(spec.load()))
+        for parameter in registry().schema(spec).parameters:
+            if re.fullmatch(r"(int|float|Scalar)( \| None)?", parameter.text):
+                text = " ".join(words.get(parameter.name, "").partition(":")[2].split())
+                kind = int if "int" in parameter.text else float
+                for number in map(kind, outside(text)):
+                    yield name, parameter.name, number
+
+
+@pytest.mark.parametrize(("name", "parameter", "number"), [*documented()])
+def test_a_number_outside_of_its_documented_range_is_refused_by_its_name(name, parameter, number):
+    subject = subject_of(name)
+    params = {**subject.params, parameter: number}
+    with pytest.raises((ValueError, engine.InvalidParameter), match=rf"\b{parameter}\b"):
+        Subject(
+            subject.spec, chosen=registry().choose(subject.kind, subject.spec.id, **params)
+        ).build()
 
 
 def test_a_number_that_stands_first_in_a_transform_is_the_size_of_its_views():
     """MoCoV2Transform(32) cannot be 32 views where SimCLRTransform(32) is views of 32 pixels."""
-    known, names = registry(), set()
-    for spec in (spec for spec in known.specs("transform") if spec.plugin == known.host):
+    names = set()
+    for spec in (spec for spec in BUILT_IN.values() if spec.kind == "transform"):
         first = next(iter(inspect.signature(spec.load()).parameters.values()))
-        subject = Subject(spec, EXAMPLES.get(f"transform/{spec.name}"))
-        with contextlib.suppress(engine.RegistryError):  # of another type
-            changed = known.choose("transform", spec.id, **{**subject.params, first.name: 2})
-            if (
-                first.kind is not first.KEYWORD_ONLY
-                and refused(Subject(spec, chosen=changed)) is None
-            ):
-                names.add(first.name)
+        params = {**subject_of(f"transform/{spec.name}").params, first.name: 2}
+        try:
+            registry().choose("transform", spec.id, **params).build()
+        except (engine.RegistryError, ValueError, TypeError):
+            continue
+        if first.kind is not first.KEYWORD_ONLY:
+            names.add(first.name)
     assert names == {"size"}

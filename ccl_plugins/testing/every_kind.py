@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import math
 import pickle
+import re
 import warnings
 from unittest import SkipTest
 
@@ -57,6 +59,44 @@ def check_refuses_unknown_parameters(subject: Subject) -> None:
     raise AssertionError("it accepted a parameter no_such_one")
 
 
+OUT_OF_RANGE = (-(10**9), 0, -0.5, math.nan, math.inf)
+
+
+def check_names_a_number_that_it_refuses(subject: Subject) -> None:
+    """A number out of range must be refused by a ValueError or TypeError of one line that has its name.
+
+    The constructor may take any number; what it refuses, it must not leave to a library's message.
+    """
+    subject.build()
+    for parameter in registry().schema(subject.spec).parameters:
+        if re.search(r"\b(int|float|Scalar)\b", parameter.text):
+            for value in OUT_OF_RANGE:
+                require_named(subject, parameter.name, value)
+
+
+def require_named(subject: Subject, name: str, value: object) -> None:
+    """Require that a component takes a value of a parameter, or refuses it by the parameter's name."""
+    params = {**subject.choice.params, name: value}
+    try:
+        changed = registry().choose(subject.kind, subject.spec.id, **params)
+    except engine.InvalidParameter:  # of another type
+        return
+    require_built_or_named(subject.chosen_as(changed), name)
+
+
+def require_built_or_named(subject: Subject, name: str) -> None:
+    """Require that a component can be built, or refuses one of its parameters by its name."""
+    try:
+        subject.build()
+    except Exception as error:
+        said, right = str(error), isinstance(error, ValueError | TypeError)
+        brief = len(said.splitlines()) == 1 and len(said) < 500
+        require(
+            right and brief and bool(re.search(rf"\b{name}s?\b", said)),
+            f"{name}={subject.choice.params[name]!r} raised {type(error).__name__}: {said}",
+        )
+
+
 def check_is_found_by_its_old_names(subject: Subject) -> None:
     """Old names of the component and of its parameters must lead to it and to parameters that it has.
 
@@ -97,7 +137,7 @@ def check_is_rebuilt_from_its_record(subject: Subject) -> None:
         raise SkipTest(f"its example cannot be written to a record: {error}") from error
     read = registry().read(subject.kind, record)
     require(read.record() == record, f"{record} became {read.record()}")
-    again = Subject(subject.spec, chosen=read)
+    again = subject.chosen_as(read)
     require_equal(again.observe(again.build()), subject.observe(subject.build()))
 
 

@@ -170,9 +170,10 @@ def condition_values(value_types: Sequence[str], n: int, number: int = 0) -> Ten
 
 
 def example_rows(given: Any, n: int) -> Tensor:
-    """N rows of the values in an ``EXAMPLE_CONDITION``, a tensor or lists, in turn."""
+    """N rows of an ``EXAMPLE_CONDITION`` in turn, a tensor or lists; of one with 3 axes, in every view."""
     rows = torch.as_tensor(given)
-    return rows[torch.arange(n) % len(rows)]
+    sample = 1 if rows.ndim == 3 else 0
+    return rows.index_select(sample, torch.arange(n) % rows.shape[sample])
 
 
 def conditions(reader: Any, n: int) -> dict[str, Tensor]:
@@ -197,8 +198,13 @@ def sizes(target: Any) -> tuple[int, int]:
     return getattr(target, "EXAMPLE_SIZE", SIZE), getattr(target, "EXAMPLE_BATCH", BATCH_SIZE)
 
 
-def supplied_for(choice: engine.Choice) -> dict[str, Any]:
-    """What a pipeline supplies to a component and to the components inside it."""
+def supplied_for(choice: engine.Choice, condition_rows: Any = None) -> dict[str, Any]:
+    """What a pipeline supplies to a component and to the components inside it.
+
+    Args:
+        choice: The component.
+        condition_rows: The condition values for a sampler, in place of its class's ``EXAMPLE_CONDITION``.
+    """
     if choice.kind == "method":
         masks = trait(choice.spec.load(), "masked_views")(choice.params)
         return {"backbone": PatchBackbone() if masks else SmallBackbone()}
@@ -209,8 +215,10 @@ def supplied_for(choice: engine.Choice) -> dict[str, Any]:
         value_types = accepts(choice.params) if accepts else ("categorical",)
         discrete = [t for t in value_types if t != "continuous"]
         condition = condition_values(discrete or value_types, size)
-        if (given := getattr(target, "EXAMPLE_CONDITION", None)) is not None:
-            condition = example_rows(given, size)
+        if condition_rows is None:
+            condition_rows = getattr(target, "EXAMPLE_CONDITION", None)
+        if condition_rows is not None:
+            condition = example_rows(condition_rows, size)
         condition = condition.float() if condition.dtype == torch.bool else condition
         return {"size": size, "batch_size": batch_size, "seed": 0, "condition": condition}
     return {"dataset": ExampleDataset()}

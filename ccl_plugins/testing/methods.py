@@ -367,7 +367,9 @@ def check_two_processes_equal_one(subject: Subject) -> None:
     Gather keys, conditions and indices over all processes, as with ``gather_distributed=True``.  This
     runs in evaluation mode, so that batch statistics are not compared.
     """
-    require_same_on_two_ranks(train_together, subject.to_send().build, rtol=1e-4, atol=1e-5)
+    require_same_on_two_ranks(
+        train_together, subject.chosen_as(subject.choice).build, rtol=1e-4, atol=1e-5
+    )
 
 
 def train_together(build: Callable[[], Any]) -> dict[str, Any]:

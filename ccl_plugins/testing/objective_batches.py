@@ -63,7 +63,11 @@ def raw_batch(objective: Any, n: int = 8, views: int | None = None) -> RawBatch:
     sample, noise = _normal(1, n, WIDTH, seed=3), _normal(count, n, WIDTH, seed=4)
     given = getattr(objective, "EXAMPLE_EXTRAS", {}).items()
     extras = {k: x if isinstance(x, Tensor) else _normal(*x, seed=5) for k, x in given}
-    return RawBatch(sample + noise, conditions(objective, n), extras).to(torch.float64)
+    values = conditions(objective, n)
+    for name, z in values.items():
+        if z.ndim == 3:  # it differs per view
+            values[name] = z[torch.arange(count) % len(z)]
+    return RawBatch(sample + noise, values, extras).to(torch.float64)
 
 
 def _lose(z: Tensor, rows: Tensor) -> Tensor:

@@ -49,7 +49,8 @@ def observe(subject: Subject, objective: Any) -> Any:
 
 def prepare(objective: Any, dtype: torch.dtype = torch.float64) -> Any:
     """Set up an objective with tables of 24 rows, as before the first step of training, and cast it."""
-    tables = {k: Table(z) for k, z in conditions(objective, SAMPLES).items()}
+    given = conditions(objective, SAMPLES).items()
+    tables = {name: Table(z[0] if z.ndim == 3 else z) for name, z in given}
     with seeded():  # equal parameters on two processes
         trait(objective, "setup")(tables, Sizes(SAMPLES, WIDTH, WIDTH, steps=10))
     return objective.to(dtype)
@@ -211,7 +212,10 @@ def check_two_processes_equal_one(subject: Subject) -> None:
 
     This is for ``distributed = "mean"``.
     """
-    build, batch = functools.partial(_prepared_alone, subject.to_send()), raw_batch(subject.build())
+    build, batch = (
+        functools.partial(_prepared_alone, subject.chosen_as(subject.choice)),
+        raw_batch(subject.build()),
+    )
     require_same_on_two_ranks(on_each_rank, build, batch, rtol=1e-9, atol=1e-12)
 
 
@@ -279,10 +283,7 @@ def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:
     different = CLASSES if hasattr(objective, "setup") else most
     for (name, views), n, classes in itertools.product(rows.items(), (2, most), (1, different)):
         ids = torch.arange(n) % classes
-        condition = {
-            k: z[ids] if given else ids if z.ndim == 1 else torch.eye(most)[ids].to(z.dtype)
-            for k, z in example.condition.items()
-        }
+        condition = {k: _values_of(z, ids, given) for k, z in example.condition.items()}
         batch = replace(example, views=views[:, :n].clone(), condition=condition)
         try:
             value, gradient = value_and_gradient(call, objective, batch)
@@ -293,6 +294,13 @@ def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:
             f"for {n} samples in {len(ids.unique())} classes, rows of {WIDTH} {name} numbers, the loss"
             f" is {value}, the gradient's norm {gradient.norm()}",
         )
+
+
+def _values_of(z: Tensor, ids: Tensor, given: bool) -> Tensor:
+    """Values of classes: rows of those that are given, or the ids or unit vectors."""
+    if given:
+        return z.index_select(1 if z.ndim == 3 else 0, ids)
+    return ids if z.ndim == 1 else torch.eye(len(z))[ids].to(z.dtype)
 
 
 def check_a_queue_is_read_as_far_as_it_is_filled(subject: Subject) -> None:

@@ -18,7 +18,10 @@ Example: TypeAlias = Mapping[str, Any] | Callable[[Path], Mapping[str, Any]]
 """Parameters, or a function that writes files into an empty folder and returns the parameters."""
 
 Variants: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""Parameters beside those of an example, by a name."""
+"""Parameters beside those of an example, and an ``EXAMPLE_CONDITION`` of their own, by a name."""
+
+
+CONDITION = "EXAMPLE_CONDITION"
 
 
 @dataclass(eq=False)
@@ -33,7 +36,8 @@ class Subject:
         example: Parameters in place of ``EXAMPLE``.
         chosen: The component with its parameters, in place of either.
         variant: The name of a variant; "": none.
-        more: The variant's parameters, beside those of the example or in their place.
+        more: The variant's parameters, beside those of the example or in their place; under
+            ``"EXAMPLE_CONDITION"`` the condition values in place of those of the class.
     """
 
     spec: engine.ComponentSpec
@@ -81,18 +85,23 @@ class Subject:
                 prefix="ccl-check-"
             )  # deleted with this object
             example = example(Path(self._folder.name))
-        return {**example, **self.more}
+        return {name: x for name, x in {**example, **self.more}.items() if name != CONDITION}
 
-    def to_send(self) -> Subject:
-        """The component with its parameters alone, for another process."""
-        return Subject(self.spec, chosen=self.choice)
+    def chosen_as(self, choice: engine.Choice) -> Subject:
+        """The component with other parameters, and the same condition values; it can be sent."""
+        more = {name: self.more[name] for name in self.more if name == CONDITION}
+        return Subject(self.spec, chosen=choice, more=more)
 
     def build(self, *, drawn: int = 0, **supplied: Any) -> Any:
         """Build a new object under the seed ``drawn``; ``supplied`` replaces some of the kit's inputs."""
         from ccl_plugins.testing.inputs import seeded, supplied_for
 
+        condition = self.more.get(CONDITION)
         with seeded(drawn):
-            return self.choice.build({**supplied_for(self.choice), **supplied})
+            built = self.choice.build({**supplied_for(self.choice, condition), **supplied})
+        if condition is not None:
+            setattr(built, CONDITION, condition)  # in place of the class's
+        return built
 
     def observe(self, built: Any) -> Any:
         """Use a built object and return its results, as data to compare."""

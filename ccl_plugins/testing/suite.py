@@ -139,7 +139,8 @@ def checks(
             parameters.
         variants: Further parameters with which a component must keep the laws too, by component and a
             name of yours, as ``{"kernel/ring": {"wide": {"radius": 9}}}``. They stand beside those of the
-            example, or in their place; their checks are those of ``"kernel/ring, wide"``.
+            example, or in their place; their checks are those of ``"kernel/ring, wide"``. Under
+            ``"EXAMPLE_CONDITION"`` among them stand condition values in place of those of the class.
 
     An objective that may take a kernel is checked with one as well, as ``"objective/ring, with a kernel"``.
 

@@ -89,7 +89,7 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 }
 """Settings beside the example's, by objective and name; the conformance kit runs its laws with them too."""
 OF_OTHER_VALUES = ("joint", "class ids", "per view")
-"""Words in the names of variants for condition values that the kit does not give."""
+"""Words in the names of variants with condition values that the kit does not give by itself."""
 
 GIVEN = {"threshold": 1.0, "target_temperature": 0.5, "base_temperature": 0.07, "o": 2.0}
 """Numbers for what is None or a word by default."""
@@ -132,6 +132,16 @@ class Case:
 
     def _has_ids(self, name: str, value_types: Any) -> bool:
         return "continuous" not in value_types or self.variant == "class ids" or name in CLASSES
+
+
+def variant_of(name: str, variant: str) -> dict[str, Any]:
+    """A variant for the conformance kit: its settings, and the values of its conditions."""
+    params = dict(VARIANTS[name][variant])
+    if not any(words in variant for words in OF_OTHER_VALUES):
+        return params
+    case = Case(name, {**getattr(classes()[name], "EXAMPLE", {}), **params}, variant)
+    vectors = torch.rand(8, 3, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    return {**params, "EXAMPLE_CONDITION": case.condition(torch.arange(8) % 3, vectors)}
 
 
 def _begun(head: GuideHead) -> GuideHead:

@@ -82,6 +82,15 @@ class Unpicklable(Sound):
         self.divide = lambda x: x
 
 
+class Nameless(Sound):
+    """Refuses a number without a word about which."""
+
+    def __init__(self, scale: float = 1.0) -> None:
+        if not scale > 0:
+            raise ValueError("must be above 0")
+        super().__init__(scale)
+
+
 class Renamed(Sound):
     """Has an old name for a parameter."""
 
@@ -111,6 +120,7 @@ BROKEN = {
     Misnamed: {"is_found_by_its_old_names"},
     Undocumented: {"has_a_summary"},
     Unhinted: {"hints_its_parameters"},
+    Nameless: {"names_a_number_that_it_refuses"},
     Lacking: {"satisfies_its_protocol", "is_positive_definite_if_it_says_so"},
     FromNowhere: {"is_rebuilt_from_its_record"},
     CopiedOtherwise: {"copies_do_the_same"},

@@ -16,7 +16,7 @@ from ccl_plugins.cli import main
 from ccl_plugins.kernels import RBF
 from ccl_plugins.objectives import FairInfoNCE
 from ccl_plugins.samplers import Uniform
-from ccl_plugins.testing import check, checks, parametrize_with_checks
+from ccl_plugins.testing import check, checks, kernels, parametrize_with_checks
 from ccl_plugins.testing.suite import run
 
 RING = '''
@@ -181,6 +181,20 @@ def test_a_variant_is_checked_beside_its_example(ring):
     parametrize_with_checks(
         "ccl-ring", variants={"kernel/ring": {"wide": {}}}, expected_failures=reason
     )
+
+
+def test_a_variant_has_condition_values_of_its_own(ring):
+    ring(ring="Ring")
+    its = {"ids": {"scale": 3, "EXAMPLE_CONDITION": [0, 1]}}
+    found = [c for c in checks("ccl-ring", variants={"kernel/ring": its}) if "ids" in c.component]
+    subject = found[0].subject
+    assert subject.params == {"scale": 3}
+    for each in (subject, subject.chosen_as(subject.choice)):
+        kernel = each.build()
+        assert kernel.scale == 3
+        ((a, b),) = kernels.values(kernel).values()
+        assert {*a.tolist(), *b.tolist()} == {0, 1}
+    assert [each.name for each in found if run(each).state == "failed"] == []
 
 
 def test_a_variant_changes_what_the_files_of_an_example_gave(ring):

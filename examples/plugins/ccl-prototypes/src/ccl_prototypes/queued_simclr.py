@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.methods import FeatureQueue, SimCLR
 from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.pairs import Pairs, Samples
@@ -56,7 +56,7 @@ class QueuedSimCLR(SimCLR):
         super().__init__(hidden, dim, layers, batch_norm, last_norm, backbone=backbone)
         one_of("own_in_queue", own_in_queue, ("ignore", "negative"))
         self.own_in_queue: Literal["ignore", "negative"] = own_in_queue
-        self.queue = FeatureQueue(queue_size, dim)
+        self.queue = FeatureQueue(whole("queue_size", queue_size, 1), dim)
 
     def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
         """Every view against every other, over the batches of all processes, and the queue."""
