@@ -558,9 +558,9 @@ def test_a_grid_may_be_added_to_a_sweep_that_is_done(capsys):
     write(GRID, *ONE, ("[grid]", "[[grid]]"))
     assert run("--resume") == 2
     assert (
-        "out holds another sweep: spaces.2.objective.temperature: [0.5] -> null; "
-        in capsys.readouterr().err
-    )
+        'out holds another sweep: spaces.2: {"objective.temperature": [0.5], '
+        '"fit.batch_size": [8, 16]} -> null\n'
+    ) in capsys.readouterr().err
 
 
 def test_a_folder_with_other_files_is_no_place_for_a_sweep(tmp_path):
