@@ -172,6 +172,7 @@ def test_components_and_what_they_stand_on_work_without_the_registry():
         "import ccl_plugins as ccl; dir(ccl.kernel); str(ccl.list()); ccl.list()._repr_html_()",
         "from ccl_plugins.cli import main; assert main(['list']) == 0",
         "from ccl_plugins.cli import main; assert main(['doctor']) == 0",
+        "from ccl_plugins.cli import read_command; read_command('train')[1].format_help()",
     ],
 )
 def test_what_must_be_quick_loads_nothing_heavy(code, tmp_path):

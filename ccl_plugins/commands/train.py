@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins.commands import docstrings
 from ccl_plugins.commands.base import (
     Failed,
     Mistake,
@@ -26,44 +27,12 @@ from ccl_plugins.commands.evaluate import measured
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.messages import warnings_of
 from ccl_plugins.kinds import registry
+from ccl_plugins.training.settings import PLAIN, FitSettings
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.results import Result
     from ccl_plugins.experiments.train import Checked
     from ccl_plugins.protocols import Measurement
-
-_VALUES: dict[str, Any] = {
-    "epochs": int,
-    "max_steps": int,
-    "batch_size": int,
-    "seed": int,
-    "lr_per": int,
-    "decay": str,
-    "layer_decay": float,
-    "warmup_epochs": float,
-    "workers": int,
-    "devices": int,
-    "nodes": int,
-    "precision": str,
-    "accumulate": int,
-    "micro_batch": int,
-    "anchors_at_once": int,
-    "clip": float,
-    "checkpoint_every": int,
-    "checkpoint_every_steps": int,
-    "keep_last": int,
-    "log_every": int,
-}
-"""Settings of ``[fit]`` that the command line takes a value for; their table would import torch."""
-
-_SWITCHES = {
-    "compile": "compile networks and objective",
-    "channels_last": "store images and filters with channels last",
-    "detect_anomaly": "look for NaN in every step",
-}
-"""Those that it sets to true, and what this does."""
-
-_SETTINGS = (*_VALUES, *_SWITCHES)
 
 
 @dataclass(frozen=True)
@@ -102,10 +71,6 @@ class Train:
         )
         parser.add_argument("--resume", action="store_true", help="continue runs that were stopped")
         parser.add_argument("--overwrite", action="store_true", help="delete runs in these folders")
-        for name, kind in _VALUES.items():
-            parser.add_argument(
-                f"--{name.replace('_', '-')}", type=kind, help=f"in place of the file's {name}"
-            )
         parser.add_argument(
             "--seeds",
             type=_seeds,
@@ -113,10 +78,6 @@ class Train:
             help="train each file with each of these seeds, into DIR/NAME-seed-0, ...",
         )
         add_set(parser, "file", "objective.kernel.scale=0.2")
-        for name, words in _SWITCHES.items():
-            parser.add_argument(
-                f"--{name.replace('_', '-')}", action="store_const", const=True, help=words
-            )
         parser.add_argument("--quiet", action="store_true", help="no progress bar")
         add_format(parser)
         parser.add_argument(
@@ -131,6 +92,7 @@ class Train:
             metavar="KEY=VALUE",
             help="an option of submitit for jobs, as timeout_min=600; may be repeated",
         )
+        _add_settings(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
         from ccl_plugins.experiments.results import Result
@@ -184,6 +146,18 @@ class Train:
         return int(any(each.state for each in results))
 
 
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add an option for each setting of training that is no component."""
+    group = parser.add_argument_group("settings of training, in place of those in the file")
+    documented = docstrings.arguments(FitSettings.__doc__ or "")
+    for setting in PLAIN:
+        read = setting.metadata["read"]
+        reading = {"action": "store_const", "const": True} if read is bool else {"type": read}
+        text = documented[setting.name].partition(":")[2].replace("``", "").replace("%", "%%")
+        option = f"--{setting.name.replace('_', '-')}"
+        group.add_argument(option, help=" ".join(text.split()), **reading)
+
+
 def _warnings_of(job: Job, jobs: Sequence[Job]) -> AbstractContextManager[None]:
     """Name the file of a job in its warnings, if there are several."""
     several = len({each.file for each in jobs}) > 1
@@ -231,11 +205,12 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
     """What is to be trained: each file, with each seed."""
     from ccl_plugins.experiments.overrides import parse
 
-    settings = {k: v for k in _SETTINGS if (v := getattr(options, k)) is not None}
+    given = {setting.name: getattr(options, setting.name) for setting in PLAIN}
+    settings = {name: value for name, value in given.items() if value is not None}
     changes = [parse(text) for text in options.set]
-    given = [*settings, *(["seed"] if options.seeds else [])]
+    named = [*settings, *(["seed"] if options.seeds else [])]
     for keys, _ in changes:
-        if keys[0] == "fit" and keys[1:2] and keys[1] in given:
+        if keys[0] == "fit" and keys[1:2] and keys[1] in named:
             raise Mistake(f"--set {'.'.join(keys)} and the option for {keys[1]}: give one of them")
     if options.seeds and "seed" in settings:
         raise Mistake("--seed is one seed, and --seeds are several: give one of them")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import ccl_registry as engine
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.differences import differences
 from ccl_plugins.kinds import registry
-from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.settings import PLAIN
 
 DATA = "data"
 """The table of what identifies the data, which is compared by itself."""
@@ -24,12 +23,12 @@ WATCHING = ("callbacks", "loggers", "monitor", "plugins")
 ABOUT = ("schema", "versions", "callbacks", DATA)
 """What a record has beside the tables of a configuration."""
 
-_SETTINGS = {f"fit.{each.name}": each for each in fields(FitSettings)}
+_SETTINGS = {f"fit.{each.name}": each for each in PLAIN}
 
-FREE = {place for place, each in _SETTINGS.items() if each.metadata.get("free")}
+FREE = {place for place, each in _SETTINGS.items() if each.metadata["free"]}
 """Settings that may change when a run is resumed: they do not change what is trained."""
 
-MORE = {place: words for place, each in _SETTINGS.items() if (words := each.metadata.get("more"))}
+MORE = {place: words for place, each in _SETTINGS.items() if (words := each.metadata["more"])}
 """Settings that may grow: the run goes on."""
 
 ENDLESS = {place for place in MORE if _SETTINGS[place].default is None}

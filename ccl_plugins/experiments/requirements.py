@@ -14,7 +14,7 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.fitted import source_of
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.protocols import VALUE_TYPES, trait
-from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.settings import COMPONENTS, FitSettings
 
 if TYPE_CHECKING:
     from ccl_plugins.watching.settings import MonitorSettings
@@ -372,10 +372,6 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
     return MonitorSettings(**settings)
 
 
-DEFAULT = {"optimizer": "adamw", "schedule": "cosine"}
-"""The components of ``[fit]`` by kind, and their names if a configuration gives none."""
-
-
 def fit_settings(given: Mapping[str, Any]) -> tuple[FitSettings, dict[str, engine.Choice]]:
     """The ``[fit]`` table, checked and complete, and the choices of optimizer and schedule in it.
 
@@ -383,7 +379,7 @@ def fit_settings(given: Mapping[str, Any]) -> tuple[FitSettings, dict[str, engin
     """
     engine.known_keys(given, [field.name for field in fields(FitSettings)], "fit")
     choices = {}
-    for kind, name in DEFAULT.items():
+    for kind, name in COMPONENTS.items():
         table = given.get(kind, name)
         table = {"use": name, **table} if isinstance(table, Mapping) else table
         choices[kind] = registry().read(kind, table, where=f"fit.{kind}")

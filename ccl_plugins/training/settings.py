@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.arguments import MOST, fraction, non_negative, one_of, positive, whole
-from ccl_plugins.optimizers import AdamW
-from ccl_plugins.protocols import Optimizer, Schedule
-from ccl_plugins.schedules import Cosine
+
+if TYPE_CHECKING:  # which would import torch, and `ccl train --help` reads the settings
+    from ccl_plugins.protocols import Optimizer, Schedule
 
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
 
@@ -21,33 +21,37 @@ def _setting(
     default: Any,
     check: Callable[[str, Any], object],
     range: str,
+    read: type = float,
     free: bool = False,
     more: str = "",
 ) -> Any:
-    """A setting with what is known of it, in the metadata of its field.
+    """A setting with all that is known of it, in the metadata of its field.
+
+    The check of the constructor, the rule of what may differ on resume, the options of ``ccl train`` and
+    the page of the configuration are made of these.
 
     Args:
         default: Its default; where that is None, None is right, too.
         check: Called with its name and a value, which it refuses if it is wrong.
         range: The range in words, for pages.
+        read: What an option of the command line makes of a word; bool: it takes none and is true.
         free: Whether it may be another when a run is resumed: it does not change what is trained.
         more: What there may be more of when a run is resumed: the run goes on.
     """
-    return field(
-        default=default, metadata={"check": check, "range": range, "free": free, "more": more}
-    )
+    known = {"check": check, "range": range, "read": read, "free": free, "more": more}
+    return field(default=default, metadata=known)
 
 
 def _whole(
     default: int | None, least: int = 1, most: int = MOST, range: str = "", **more: Any
 ) -> Any:
     check = functools.partial(whole, least=least, most=most)
-    return _setting(default, check, range or f"{least} or more", **more)
+    return _setting(default, check, range or f"{least} or more", int, **more)
 
 
 def _word(default: str, words: Sequence[str]) -> Any:
     check = functools.partial(one_of, choices=words)
-    return _setting(default, check, ", ".join(f'`"{word}"`' for word in words))
+    return _setting(default, check, ", ".join(f'`"{word}"`' for word in words), str)
 
 
 def _check_bool(name: str, value: Any) -> None:
@@ -63,7 +67,19 @@ def _check_compile(name: str, value: Any) -> None:
 
 
 def _switch(**more: Any) -> Any:
-    return _setting(False, _check_bool, "true, false", **more)
+    return _setting(False, _check_bool, "true, false", bool, **more)
+
+
+def _adamw() -> Optimizer:
+    from ccl_plugins.optimizers import AdamW  # late: it imports torch
+
+    return AdamW()
+
+
+def _cosine() -> Schedule:
+    from ccl_plugins.schedules import Cosine  # late: it imports torch
+
+    return Cosine()
 
 
 @dataclass(frozen=True)
@@ -116,8 +132,8 @@ class FitSettings:
         256, range="1 or more, a multiple of `devices * nodes`; at most the training samples"
     )
     seed: int = _whole(0, 0, 2**63 - 1)
-    optimizer: Optimizer = field(default_factory=AdamW)
-    schedule: Schedule = field(default_factory=Cosine)
+    optimizer: Optimizer = field(default_factory=_adamw, metadata={"component": "adamw"})
+    schedule: Schedule = field(default_factory=_cosine, metadata={"component": "cosine"})
     lr_per: int | None = _whole(None)
     decay: str = _word("matrices", DECAY)
     layer_decay: float = _setting(1.0, fraction, "above 0, at most 1")
@@ -132,7 +148,7 @@ class FitSettings:
     anchors_at_once: int | None = _whole(None)
     clip: float | None = _setting(None, positive, "above 0")
     compile: bool | str = _setting(
-        False, _check_compile, "true, false, or the name of a backend of `torch.compile`"
+        False, _check_compile, "true, false, or the name of a backend of `torch.compile`", bool
     )
     channels_last: bool = _switch()
     checkpoint_every: int = _whole(10, free=True)
@@ -143,9 +159,9 @@ class FitSettings:
     max_steps: int | None = _whole(None, more="steps")
 
     def __post_init__(self) -> None:
-        for each in fields(self):
+        for each in PLAIN:
             value = getattr(self, each.name)
-            if "check" in each.metadata and not (value is None and each.default is None):
+            if not (value is None and each.default is None):
                 each.metadata["check"](each.name, value)
         if self.warmup_epochs > self.epochs:
             raise ValueError(
@@ -173,5 +189,13 @@ class FitSettings:
 
     def to_dict(self) -> dict[str, Any]:
         """Every setting but optimizer and schedule, as plain data."""
-        plain = (each.name for each in fields(self) if "check" in each.metadata)
-        return {name: getattr(self, name) for name in plain}
+        return {each.name: getattr(self, each.name) for each in PLAIN}
+
+
+PLAIN = [each for each in fields(FitSettings) if "check" in each.metadata]
+"""The fields of the settings that are numbers, words and switches."""
+
+COMPONENTS = {
+    each.name: each.metadata["component"] for each in fields(FitSettings) if each not in PLAIN
+}
+"""The others by kind, with the names of the components that are taken without a choice."""

@@ -13,8 +13,7 @@ from typing import Any
 from ccl_plugins.commands.docstrings import documentation
 from ccl_plugins.experiments import Run
 from ccl_plugins.experiments.composition import SINGLE, TABLES, Composition
-from ccl_plugins.experiments.requirements import DEFAULT
-from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.settings import COMPONENTS, FitSettings
 from ccl_plugins.watching.settings import MonitorSettings
 
 HEAD = """# The configuration of a pipeline
@@ -77,9 +76,9 @@ def _fit() -> Iterator[str]:
     yield FIT
     yield "| key | type | default | range | |\n|---|---|---|---|---|"
     for each in dataclasses.fields(FitSettings):
-        default = DEFAULT.get(each.name) or getattr(FitSettings(), each.name)
+        default = COMPONENTS.get(each.name) or getattr(FitSettings(), each.name)
         kind = str(each.type).replace(" | None", "").replace(" | ", " or ")
-        kind = "component" if each.name in DEFAULT else kind
+        kind = "component" if each.name in COMPONENTS else kind
         known = f"{'an' if each.name[0] in 'aeiou' else 'a'} [{each.name}](components.md)"
         rule = each.metadata.get("range", known)
         yield f"| `{each.name}` | {kind} | {_value(default)} | {rule} | {words[each.name]} |"
