@@ -11,7 +11,7 @@ import torch
 from support.training_fakes import FakeDataset
 
 import ccl_plugins as ccl
-from ccl_plugins.training.randomness import seed_everything
+from ccl_plugins.numerics.generators import seed_everything
 
 RECIPES = sorted((Path(__file__).parent.parent / "examples" / "recipes").glob("*.toml"))
 NAMES = {"cclk", "clinfonce", "hscl", "cacr_small", "cacr_large", "moco_v2", "moco_v3", "dinov2"}

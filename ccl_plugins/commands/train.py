@@ -303,8 +303,8 @@ def _train(
     from ccl_plugins.experiments.train import is_first, prepare, train
     from ccl_plugins.figures.board import show
     from ccl_plugins.training.fitting import CannotBegin
-    from ccl_plugins.training.not_finite import NotFinite
-    from ccl_plugins.training.waiting import LostProcess
+    from ccl_plugins.training.interrupt import LostProcess
+    from ccl_plugins.training.step_checks import NotFinite
 
     pipeline: Any = checked.pipeline
     if not quiet and is_first():

@@ -10,6 +10,7 @@ from torch import nn
 from ccl_plugins.evaluators.columns import of_known_classes, rows_with_classes, top1, two_classes
 from ccl_plugins.evaluators.few_shot import drawn, few
 from ccl_plugins.evaluators.gradient_probes import Plan, Schedule, head
+from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Frozen, Images, Measurement
 
 
@@ -77,7 +78,7 @@ class FineTune:
         classes, index = two_classes(ids)
         images, test_images = _images(train.take(rows)), _images(test)
         # Dropout draws from the global generators.
-        with torch.random.fork_rng():
+        with undisturbed(devices=True):
             torch.manual_seed(self.plan.seed)
             backbone: Any = images.copy_backbone()
             device = next((p.device for p in backbone.parameters()), index.device)

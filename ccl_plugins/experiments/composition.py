@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import torch
-
 import ccl_registry as engine
 from ccl_plugins.experiments import image_statistics, modalities, requirements
 from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.record import Record, nested, plugins_of
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.fitted import place_of, variables
+from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.transforms.modalities import modality_of_each
 
@@ -119,7 +118,7 @@ class Composition:
         This objective is for the check alone: `build` makes another, with newly drawn parameters.
         """
         supplied = {"dataset": self.dataset}
-        with torch.random.fork_rng(devices=[]):
+        with undisturbed():
             objective = self.choices["objective"].build(cache={})
             self.transform = self.choices["transform"].build(cache={})
             built = {n: c.build(supplied, cache=cache) for n, c in self.conditions.items()}
@@ -142,7 +141,7 @@ class Composition:
             objective, self.choices["method"], self.choices["backbone"], self.transform
         )
         read = requirements.check_read(objective, self.built_conditions)
-        with torch.random.fork_rng(devices=[]):
+        with undisturbed():
             read |= requirements.read_by_method(
                 self.choices["method"], self._build_method, self.built_conditions
             )

@@ -100,9 +100,9 @@ def find_learning_rate(
         Smith, Cyclical Learning Rates for Training Neural Networks (2017), section 3.3, with
         rates that rise by factors.
     """
+    from ccl_plugins.numerics.generators import seed_everything
     from ccl_plugins.training.first_use import check_columns_of_views
-    from ccl_plugins.training.not_finite import NotFinite
-    from ccl_plugins.training.randomness import seed_everything
+    from ccl_plugins.training.step_checks import NotFinite
 
     if not positive("least", least) < positive("most", most):
         raise ValueError(f"most must be above least, {least:g}, not {most:g}")

@@ -49,6 +49,7 @@ from ccl_plugins.files.messages import one_line_warnings
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.information.plane import Point
+from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Dataset, Frozen, Measurement, Table, trait
 from ccl_plugins.training.features import embed_texts
 from ccl_plugins.training.parts import Parts
@@ -214,7 +215,7 @@ class Run:
     @cached_property
     def parts(self) -> Parts:
         """The built parts of the whole pipeline, with the weights of the newest readable checkpoint."""
-        with torch.random.fork_rng(devices=[]):
+        with undisturbed():
             parts = self.pipeline.build()
         self.progress, states = self._newest()
         for name, state in states.items():
@@ -416,7 +417,7 @@ class Run:
 
     def _require_method(self, member: str) -> None:
         """Refuse what a backbone alone cannot do."""
-        from ccl_plugins.training.backbone_alone import BackboneAlone
+        from ccl_plugins.training.parts import BackboneAlone
 
         if isinstance(self.method, BackboneAlone):
             raise engine.PluginFailed(

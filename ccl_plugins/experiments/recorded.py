@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 import ccl_registry as engine
@@ -20,6 +19,7 @@ from ccl_plugins.experiments.record import check_plugins, nested
 from ccl_plugins.files.differences import differences
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.fitted import variables
+from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.transforms.modalities import modality_of_each
 
 
@@ -132,10 +132,10 @@ class Recorded:
         Warns:
             UserWarning: If the method cannot be rebuilt, saying why.
         """
-        from ccl_plugins.training.backbone_alone import BackboneAlone
+        from ccl_plugins.training.parts import BackboneAlone
 
         modalities = modality_of_each(self.transform)
-        with torch.random.fork_rng(devices=[]):
+        with undisturbed():
             backbone = self.choices["backbone"].build()
             try:
                 supplied = {"backbone": backbone, "modalities": modalities}

@@ -167,7 +167,7 @@ def _check_free(folder: RunFolder, overwrite: bool) -> None:
 
 def _refuse_others(checked: Checked) -> None:
     """Refuse a folder with files of others that the run would replace."""
-    from ccl_plugins.training.embeddings import EMBEDDED
+    from ccl_plugins.training.tables import EMBEDDED
 
     folder, point = checked.folder, checked.point
     folder.refuse_links()
@@ -276,10 +276,10 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
     from pytorch_lightning.loggers import Logger
 
     from ccl_plugins.metadata.groups import check_apart
+    from ccl_plugins.numerics.generators import seed_everything
+    from ccl_plugins.training.features import widths
     from ccl_plugins.training.first_use import check_columns_of_views
-    from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.same_data import fingerprint, refuse_other_data
-    from ccl_plugins.training.sizes import widths
 
     pipeline = checked.pipeline
     seed_everything(pipeline.settings.seed)
@@ -329,7 +329,7 @@ def rehearse(prepared: Prepared) -> None:
     Raises:
         ValueError: For conditions, sampler and settings that do not suit the data.
     """
-    from ccl_plugins.training.rehearsal import rehearse
+    from ccl_plugins.training.fitting import rehearse
 
     if not is_first():
         return
@@ -483,7 +483,7 @@ def measure_before(
         CannotBegin: If evaluators that were chosen cannot measure.
     """
     from ccl_plugins.networks.devices import accelerator
-    from ccl_plugins.training.randomness import undisturbed
+    from ccl_plugins.numerics.generators import undisturbed
 
     if not pipeline.built_evaluators:
         return {}, None

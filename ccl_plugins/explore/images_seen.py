@@ -13,8 +13,8 @@ from torch.utils import data
 from ccl_plugins.datasets.annotated import dictionary
 from ccl_plugins.files.images import OF_THE_SYSTEM, read_image
 from ccl_plugins.files.looks import Look, Looks, look
+from ccl_plugins.numerics.generators import mix, seed_cpu, undisturbed
 from ccl_plugins.training.loader import read_batch
-from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 
 MOST = 10_000
 """The images of a split that are looked at where it does not decode its files itself, evenly spaced."""

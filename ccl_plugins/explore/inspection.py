@@ -167,7 +167,7 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
     Raises:
         Faulty: For all that would keep the pipeline from training, together.
     """
-    from ccl_plugins.training.randomness import seed_everything
+    from ccl_plugins.numerics.generators import seed_everything
 
     notes: list[str] = []
     faults = _Faults(pipeline)
@@ -181,7 +181,7 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
 
 
 def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspection:
-    from ccl_plugins.training.rehearsal import rehearsals, tables
+    from ccl_plugins.training.fitting import rehearsals, tables
 
     settings = pipeline.settings
     for evaluator in pipeline.built_evaluators:
@@ -314,9 +314,8 @@ def _try_images(
 ) -> None:
     """Send samples with each number of channels, and the smallest and largest, through all networks."""
     from ccl_plugins.training import first_use
-    from ccl_plugins.training.features import frozen_features
+    from ccl_plugins.training.features import frozen_features, widths
     from ccl_plugins.training.loader import Items, collate, read_batch
-    from ccl_plugins.training.sizes import widths
 
     train, settings = splits["train"], pipeline.settings
     faults.of(first_use.check_columns_of_views, parts.transform, train)

@@ -145,11 +145,13 @@ def _check(staged: Path, plain: Any, config: Mapping[str, Any]) -> None:
     """Compare what ``load.py`` gives with the backbone, on random images."""
     import torch
 
+    from ccl_plugins.numerics.generators import undisturbed
+
     shape = config.get("pretrained_cfg", config).get("input_size")
     if shape is None:
         return
     images = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), undisturbed():
         features = runpy.run_path(str(staged / LOADER))["load"]()(images)
         expected = plain(images)
     if not torch.allclose(features, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max())):

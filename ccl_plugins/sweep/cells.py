@@ -30,10 +30,10 @@ from ccl_plugins.files.fingerprints import other_data
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.kinds import registry
 from ccl_plugins.networks.devices import accelerator
+from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Measurement
 from ccl_plugins.sweep.queue import FILES, Entry, Queue, import_optuna
 from ccl_plugins.sweep.sweep import NAME, OWN, Sweep, held_rows, named, text_of
-from ccl_plugins.training.randomness import undisturbed
 from ccl_plugins.training.same_data import OtherData
 
 if TYPE_CHECKING:

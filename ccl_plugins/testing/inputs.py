@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ccl_registry as engine
+from ccl_plugins.numerics.generators import seed_cpu, undisturbed
 from ccl_plugins.protocols import ValueType, trait
-from ccl_plugins.training.randomness import seed_cpu, undisturbed
 
 SAMPLES = 24
 """Samples in the split that conditions are fitted on."""

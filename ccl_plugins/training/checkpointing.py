@@ -23,12 +23,12 @@ from ccl_plugins.files.checkpoints import (
 )
 from ccl_plugins.files.lock import FolderGone, is_owned
 from ccl_plugins.files.run_folder import RunFolder
+from ccl_plugins.numerics.generators import generator_states
 from ccl_plugins.training import ranks
 from ccl_plugins.training.interrupt import Interrupt
 from ccl_plugins.training.loss_log import LossLog
-from ccl_plugins.training.not_finite import non_finite_weights, refuse_non_finite_weights
-from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.step_checks import non_finite_weights, refuse_non_finite_weights
 
 OURS = "ccl_plugins"
 """The key of this library's part of Lightning's checkpoints."""

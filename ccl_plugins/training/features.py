@@ -17,10 +17,14 @@ from ccl_plugins.files.checkpoints import EMBEDDINGS
 from ccl_plugins.files.mapped import Filling, Rows, rows
 from ccl_plugins.metadata.columns import columns_and_words
 from ccl_plugins.metadata.groups import groups_of
+from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
 from ccl_plugins.training import ranks
-from ccl_plugins.training.embeddings import Embedding
-from ccl_plugins.training.loader import Items, collate, init_worker
+from ccl_plugins.training.first_use import check_rows
+from ccl_plugins.training.loader import Items, collate, init_worker, read_batch
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.tables import Embedding
 from ccl_plugins.transforms.modalities import IMAGE, texts_of
 
 """What is computed of each sample: the head's output, the momentum encoder's, or the backbone's."""
@@ -245,3 +249,18 @@ def evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for each, mode in modes:
             each.training = mode
+
+
+def widths(parts: Parts, split: Any, settings: FitSettings) -> tuple[int, int]:
+    """The widths of features and of projections, from the first sample in evaluation mode."""
+    items = Items(split, parts.transform, settings.seed)
+    batch = read_batch(items, [(0, 0, 0)], collate, settings.workers)
+    with undisturbed(), evaluating(parts.method), torch.no_grad():
+        method, device = parts.method, next(parts.method.parameters()).device
+        views = [view.to(device) for view in batch.views]
+        features = check_rows(method, "encode", method.encode(views[0]))
+        projections = check_rows(method, "project", method.project(views[0]))
+        if trait(parts.transform, "modalities") or trait(parts.transform, "sizes"):
+            # Networks of other modalities, and views of other sizes, are seen too.
+            method.embed(views)
+        return features, projections

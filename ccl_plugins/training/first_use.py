@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.objectives.base import ContrastiveObjective, own_terms
 from ccl_plugins.protocols import (
     Embedded,
     trait,
 )
-from ccl_plugins.training.randomness import undisturbed
 from ccl_plugins.transforms.modalities import by_modality, column_of, sources
 
 

@@ -1,17 +1,28 @@
-"""Training of a pipeline's parts, from the start or a checkpoint to the end."""
+"""Training of a pipeline's parts, from the start or a checkpoint to the end, and what it begins with."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins.files.checkpoints import versions, write_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
+from ccl_plugins.numerics.generators import seed_everything
+from ccl_plugins.objectives.base import reads_projections
+from ccl_plugins.training.interrupt import Interrupt, Waiting
+from ccl_plugins.training.loader import beside_workers
+from ccl_plugins.training.parameter_groups import parameter_groups
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.resume_point import ResumePoint
+from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
 from ccl_plugins.training.settings import FitSettings
+from ccl_plugins.training.step_checks import NotFinite
+from ccl_plugins.training.tables import Tables
 
 if TYPE_CHECKING:
     from ccl_plugins.training.loss_log import LossLog
@@ -73,17 +84,13 @@ def fit(
         LostProcess: If another process ended or does not answer, naming step, host and last checkpoint;
             if a worker was ended, as where memory is short.
     """
-    from ccl_plugins.files.checkpoints import versions, write_checkpoint
-    from ccl_plugins.objectives.base import reads_projections
+    # Lightning takes seconds to import.
+    from pytorch_lightning.callbacks import LambdaCallback
+
     from ccl_plugins.training.checkpointing import Checkpointing, last_good
-    from ccl_plugins.training.interrupt import Interrupt
-    from ccl_plugins.training.loader import beside_workers
     from ccl_plugins.training.loss_log import LossLog
     from ccl_plugins.training.module import TrainingModule
-    from ccl_plugins.training.not_finite import NotFinite
-    from ccl_plugins.training.randomness import seed_everything
     from ccl_plugins.training.trainer import make_trainer, quiet
-    from ccl_plugins.training.waiting import Waiting
 
     waiting = Waiting(lambda: last_good(run))
     losses = LossLog(settings.log_every, settings.batch_size)
@@ -91,7 +98,10 @@ def fit(
         seed_everything(settings.seed)
         module = TrainingModule(parts, split, settings, record, resume, run.checkpoints)
         writer = Checkpointing(run, settings, record, interrupt, losses)
-        listed = [*callbacks, writer, waiting]
+        noting = LambdaCallback(
+            on_train_batch_end=lambda trainer, *_: waiting.note(trainer.global_step)
+        )
+        listed = [*callbacks, writer, noting]
         learn = reads_projections(parts.objective)
         trainer = make_trainer(settings, run.path, losses, listed, progress, loggers, learn)
         launcher = trainer.strategy.launcher
@@ -133,3 +143,43 @@ def until_begun(losses: LossLog | None = None) -> Iterator[None]:
         if losses is not None and losses.begun:
             raise
         raise CannotBegin(str(error)) from error
+
+
+def rehearse(parts: Parts, split: Any, settings: FitSettings) -> None:
+    """Fit the tables that do not depend on the networks, and make the sampler and the groups of parameters.
+
+    Warnings are left to the training itself.
+
+    Raises:
+        ValueError: For missing values, and for settings that do not suit data or networks.
+    """
+    for each in rehearsals(parts, split, settings):
+        each()
+
+
+def rehearsals(parts: Parts, split: Any, settings: FitSettings) -> list[Callable[[], Any]]:
+    """The calls of `rehearse`, none of which depends on another."""
+    return [
+        partial(_batches, parts, split, settings),
+        partial(
+            parameter_groups, parts.method, parts.objective, settings.decay, settings.layer_decay
+        ),
+        lambda: settings.backend,
+    ]
+
+
+def tables(conditions: Mapping[str, Any], split: Any, settings: FitSettings) -> Tables:
+    """The tables of conditions that do not depend on the networks."""
+    made = Tables(conditions, len(split), settings.seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made.keep_once(split)
+    return made
+
+
+def _batches(parts: Parts, split: Any, settings: FitSettings) -> None:
+    made = tables(parts.conditions, split, settings)
+    if all(c.refresh == "batch" or name in made for name, c in parts.conditions.items()):
+        sampler = EpochSampler(parts, made, settings)
+        batches = Batches(sampler, Consumed(), settings.batch_size, 0, settings.processes)
+        settings.check_accumulate(len(batches))

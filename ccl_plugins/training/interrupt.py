@@ -1,8 +1,7 @@
-"""Stopping a run on request: after the step, or at once."""
+"""What interrupts a run: a request to stop, and other processes or workers that ended or are silent."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import multiprocessing
 import os
@@ -13,9 +12,16 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import partial
 from types import FrameType
 from typing import Any
+
+from torch import distributed as dist
+
+from ccl_plugins.training import ranks
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +53,15 @@ EXIT_STATUS = 130
 
 LAUNCHER = "CCL_LAUNCHER"
 """The variable in which a process leaves its number to those that it launches."""
+
+BOUND = timedelta(hours=1)
+"""For how long a process waits for another: until one has encoded or clustered a data set, too."""
+
+SIGNS = ("gloo", "Connection closed by peer", "Connection reset by peer", "NCCL")
+"""What errors of communication say that are no `torch.distributed.DistError`."""
+
+WORKER = "DataLoader worker (pid"
+"""What torch's errors of a worker that was ended begin with."""
 
 
 class Interrupt:
@@ -107,7 +122,7 @@ class Interrupt:
         for number in self._former:
             signal.signal(number, self._request)
 
-    @contextlib.contextmanager
+    @contextmanager
     def launching(self, kill: Callable[[Any], None]) -> Iterator[None]:
         """Processes that are launched within the block end with this one.
 
@@ -166,7 +181,7 @@ class Interrupt:
     def _pass_on(self, numbers: bytes) -> None:
         """Tell whoever listened for signals in the same way before, as an event loop does."""
         if self._former_fd != -1:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 os.write(self._former_fd, numbers)
 
     def _end(self, why: str) -> None:
@@ -175,7 +190,7 @@ class Interrupt:
             self._kill_launched(signal.SIGKILL)
         for worker in multiprocessing.active_children():
             worker.kill()
-        with contextlib.suppress(OSError):  # the terminal may be gone
+        with suppress(OSError):  # the terminal may be gone
             print(f"ccl: {why}", file=sys.stderr, flush=True)
         os._exit(EXIT_STATUS)
 
@@ -196,7 +211,7 @@ if hasattr(os, "register_at_fork"):
 def leave_lost_terminal() -> None:
     """Write nowhere what would be written to a terminal that is gone, where each write is an error."""
     for number in (1, 2):
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(number):
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, number)
@@ -212,3 +227,128 @@ def ignore_in_worker() -> None:
         signal.signal(number, signal.SIG_IGN)
     # Only the first SIGTERM is ignored: the main process ends its workers with a second one.
     signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
+
+class LostProcess(RuntimeError):
+    """Another process of the run, or a worker, has ended, or did not answer within `BOUND`."""
+
+
+class Waiting:
+    """Says when no step has ended for a while, and tells an error of communication by its name.
+
+    Each of several processes says it for itself, since none knows of which other one it waits: the one
+    that says nothing has stopped.
+
+    Args:
+        last_good: Gives the sentence about the checkpoint that the run can return to.
+        after: Seconds without a step after which it is said; again after twice as many, and so on.
+    """
+
+    def __init__(self, last_good: Callable[[], str] = str, after: float = 60.0) -> None:
+        self.last_good = last_good
+        self.after = after
+        self._step = 0
+        self._ended = threading.Event()
+        self._since = time.monotonic()
+
+    def note(self, step: int) -> None:
+        """Note the time, at which so many optimizer steps have been taken."""
+        self._step, self._since = step, time.monotonic()
+
+    @contextmanager
+    def watching(
+        self, several: bool, launched: Callable[[], Iterable[Any]] = tuple
+    ) -> Iterator[None]:
+        """Watch the main thread of one of several processes, and those that it launched.
+
+        Args:
+            several: Whether there are others.
+            launched: Gives the `subprocess.Popen` of each.
+
+        Raises:
+            LostProcess: For an error of communication, with the process, its host and the step.
+        """
+        if not several:
+            yield
+            return
+        self._since = time.monotonic()
+        watch = partial(self._watch, launched)
+        watcher = threading.Thread(target=watch, daemon=True, name="ccl-waiting")
+        watcher.start()
+        try:
+            yield
+        except RuntimeError as error:
+            if not isinstance(error, dist.DistError) and not any(s in str(error) for s in SIGNS):
+                raise
+            reason = " ".join(str(error).split())[:300]
+            line = (
+                f"{_who()} lost another one after step {self._step}: it ended, or did not answer for"
+                f" {_minutes()}; its own output says why ({reason}). {self.last_good()}"
+            )
+            # At once: the launcher may end this process before the error is shown.
+            logger.error(line)
+            raise LostProcess(line) from error
+        finally:
+            self._ended.set()
+            watcher.join()
+
+    @contextmanager
+    def telling_of_workers(self) -> Iterator[None]:
+        """Tell by its name that a worker was ended from outside.
+
+        Raises:
+            LostProcess: For such a worker, with the step and what needs less memory.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if not str(error).startswith(WORKER):
+                raise
+            raise LostProcess(
+                f"a worker that reads samples was ended after step {self._step}, as the system does where"
+                " memory is short (fewer fit.workers, or smaller batches, need less) or where a file that"
+                f" it reads was cut short: {' '.join(str(error).split())[:300]}. {self.last_good()}"
+            ) from error
+
+    def _watch(self, launched: Callable[[], Iterable[Any]]) -> None:
+        told: set[int] = set()
+        main = threading.main_thread().ident
+        since, after = self._since, self.after
+        # Often: Lightning looks every five seconds, and ends this process at once if one of them has ended.
+        while not self._ended.wait(min(0.02, self.after / 4)):
+            for process in launched():
+                if process.pid not in told and process.poll():
+                    told.add(process.pid)
+                    logger.error(
+                        "process %d, launched by %s, ended with status %d after step %d. %s",
+                        process.pid,
+                        _who(),
+                        process.returncode,
+                        self._step,
+                        self.last_good(),
+                    )
+            if self._since != since:
+                since, after = self._since, self.after
+            waited = time.monotonic() - since
+            if waited < after:
+                continue
+            after *= 2
+            frame = sys._current_frames().get(main or 0)
+            place = (frame.f_code.co_name, frame.f_globals.get("__name__")) if frame else ("?", "?")
+            logger.warning(
+                "no step has ended for %.0f s, after step %d: %s is in %s of %s. If it waits for another"
+                " process, that one has stopped; after %s this one ends.",
+                waited,
+                self._step,
+                _who(),
+                *place,
+                _minutes(),
+            )
+
+
+def _who() -> str:
+    return f"process {ranks.rank()} of {ranks.world_size()} on {socket.gethostname()}"
+
+
+def _minutes() -> str:
+    return f"{BOUND.total_seconds() / 60:g} minutes"

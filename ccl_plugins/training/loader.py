@@ -14,11 +14,11 @@ from torch.utils.data import DataLoader, Dataset
 from ccl_plugins.datasets.annotated import dictionary, reads_several
 from ccl_plugins.files.images import read_image
 from ccl_plugins.files.mapped import by_row
+from ccl_plugins.numerics.generators import mix, seed_cpu, undisturbed
 from ccl_plugins.pairs.patches import Masks
 from ccl_plugins.protocols import Masking, Transform, trait
 from ccl_plugins.training.first_use import check_views
 from ccl_plugins.training.interrupt import ignore_in_worker
-from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.sampling import Batches, SampleKey
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.transforms.modalities import column_of, sources

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ccl_plugins.protocols import trait
 from ccl_plugins.training.loader import Batch
-from ccl_plugins.training.not_finite import NonFiniteLoss, where
+from ccl_plugins.training.step_checks import NonFiniteLoss, where
 
 PROBE = "monitor/linear/top1"
 """The published value that the progress bar shows beside the loss."""

@@ -10,6 +10,7 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
+from ccl_plugins.numerics.generators import restore_generators, seed_everything
 from ccl_plugins.objectives.base import reads_projections
 from ccl_plugins.objectives.scalars import count_epochs
 from ccl_plugins.protocols import (
@@ -18,25 +19,20 @@ from ccl_plugins.protocols import (
     trait,
 )
 from ccl_plugins.training import ranks
-from ccl_plugins.training.embeddings import Embedding
-from ccl_plugins.training.features import embed_split
+from ccl_plugins.training.features import embed_split, widths
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import check_gradients, warn_of_unread_queue
 from ccl_plugins.training.kernel_check import check_kernel, kernel_readings
 from ccl_plugins.training.loader import Batch, Items, Loader, augment, default_workers
 from ccl_plugins.training.loss_log import publish
-from ccl_plugins.training.micro_batches import warn_about_statistics
-from ccl_plugins.training.not_finite import refuse_non_finite
-from ccl_plugins.training.nothing_counts import nothing_counts, nothing_reaches
 from ccl_plugins.training.parameter_groups import parameter_groups, scaled
 from ccl_plugins.training.parts import Parts
-from ccl_plugins.training.randomness import restore_generators, seed_everything
 from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
 from ccl_plugins.training.settings import FitSettings
-from ccl_plugins.training.sizes import widths
-from ccl_plugins.training.step import take_step
-from ccl_plugins.training.tables import Tables
+from ccl_plugins.training.step import take_step, warn_about_statistics
+from ccl_plugins.training.step_checks import nothing_counts, nothing_reaches, refuse_non_finite
+from ccl_plugins.training.tables import Embedding, Tables
 
 
 class TrainingModule(LightningModule):
@@ -342,7 +338,7 @@ def prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callabl
     warn_about_statistics(method, settings.micro_batch, settings.batch_size // settings.processes)
     if settings.channels_last:
         method.to(memory_format=torch.channels_last)
-    backend = backend_of(settings)
+    backend = settings.backend
     if backend is None:
         return objective.loss
     for network in _networks(method):
@@ -361,18 +357,3 @@ def _networks(method: nn.Module) -> Iterator[nn.Module]:
             yield from _networks(child)
         else:
             yield child
-
-
-def backend_of(settings: FitSettings) -> str | None:
-    """The backend of torch.compile that the settings ask for.
-
-    Raises:
-        ValueError: For one that torch does not have.
-    """
-    if settings.compile is False:
-        return None
-    backend = "inductor" if settings.compile is True else settings.compile
-    if backend not in torch.compiler.list_backends(exclude_tags=()):
-        usual = ", ".join(torch.compiler.list_backends())
-        raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
-    return backend

@@ -1,10 +1,12 @@
-"""The built parts of a pipeline that training works on."""
+"""The built parts of a pipeline, and what stands for a method that cannot be built."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from torch import Tensor, nn
 
 from ccl_plugins.protocols import Condition, Dataset, Sampler, Transform
 
@@ -37,3 +39,27 @@ class Parts:
     def networks(self) -> dict[str, Any]:
         """The modules that are learned, by their names in checkpoints."""
         return {"method": self.method, "objective": self.objective}
+
+
+class BackboneAlone(nn.Module):
+    """A backbone with the members of a method that need nothing else.
+
+    Args:
+        backbone: The network from images to features.
+        reason: Why the method cannot be rebuilt.
+    """
+
+    def __init__(self, backbone: nn.Module, reason: str) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.reason = reason
+
+    def encode(self, x: Tensor) -> Tensor:
+        """Backbone features (n, f) of images."""
+        features: Tensor = self.backbone(x)
+        return features
+
+    def load_backbone(self, state: Mapping[str, Tensor]) -> None:
+        """Take the backbone's weights from the state of a method."""
+        own = {k: tensor for k, tensor in state.items() if k.startswith("backbone.")}
+        self.load_state_dict(own)

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from ccl_plugins.files.fingerprints import doubts, of_data, of_image, other_data
 from ccl_plugins.files.mapped import blocks, place_of
+from ccl_plugins.numerics.generators import mix, seed_cpu, undisturbed
 from ccl_plugins.protocols import Table, Transform, trait
 from ccl_plugins.training.loader import read_batch
 from ccl_plugins.training.parts import Parts
-from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.tables import Tables
 from ccl_plugins.transforms.modalities import by_modality

@@ -183,6 +183,23 @@ class FitSettings:
             )
 
     @property
+    def backend(self) -> str | None:
+        """The backend of torch.compile; None: nothing is compiled.
+
+        Raises:
+            ValueError: For one that torch does not have.
+        """
+        if self.compile is False:
+            return None
+        import torch  # late, as the settings are read for `ccl train --help`
+
+        backend = "inductor" if self.compile is True else self.compile
+        if backend not in torch.compiler.list_backends(exclude_tags=()):
+            usual = ", ".join(torch.compiler.list_backends())
+            raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
+        return backend
+
+    @property
     def processes(self) -> int:
         """Processes that share each batch, one per device on every node."""
         return self.devices * self.nodes

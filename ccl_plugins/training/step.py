@@ -1,18 +1,27 @@
-"""The training step, from a batch of views to the loss."""
+"""The training step, from a batch of views to the loss; large batches are encoded in pieces.
+
+The objective sees the whole batch, and its gradient reaches each piece through a second forward pass
+of that piece (gradient caching): the memory of one piece, the gradient of the whole batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from ccl_plugins.numerics.generators import cpu_states, set_cpu_states, undisturbed
+from ccl_plugins.pairs.patches import Masks, Patches
 from ccl_plugins.pairs.samples import Samples
+from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.first_use import check_embedded, check_loss, check_weights
 from ccl_plugins.training.loader import Batch
-from ccl_plugins.training.micro_batches import embed
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.tables import Tables
 
@@ -71,3 +80,88 @@ def take_step(
         if first:
             check_loss(objective, value)
         return value, pairs
+
+
+def embed(
+    method: Any, views: Sequence[Tensor], size: int | None, masks: Masks | None = None
+) -> Embedded:
+    """Embed a batch in pieces of ``size`` samples; None: at once.
+
+    The second pass of a piece draws the same random numbers from python, numpy and torch as the first
+    and changes no running statistics.  It ends at the last tensor that the gradient needs, so whatever
+    a method computes last and without gradient, such as momentum keys, is computed once.
+    """
+    n = len(views[0])
+    if size is None or size >= n:
+        return _embed(method, views, masks)
+    pieces: list[Embedded] = [
+        checkpoint(
+            _embed,
+            method,
+            [view[some] for view in views],
+            None if masks is None else masks.part(some),
+            use_reentrant=False,
+            # The contexts of the first and the second pass; torch restores its own generators.
+            context_fn=lambda: (nullcontext(), _SecondPass(method, cpu_states())),
+        )
+        for first in range(0, n, size)
+        for some in [slice(first, first + size)]
+    ]
+    keys = [piece.keys for piece in pieces if piece.keys is not None]
+    patches = [piece.patches for piece in pieces if piece.patches is not None]
+    return Embedded(
+        features=torch.cat([piece.features for piece in pieces], 1),
+        projections=torch.cat([piece.projections for piece in pieces], 1),
+        keys=torch.cat(keys, 1) if keys else None,
+        patches=Patches.joined(patches) if patches else None,
+    )
+
+
+def _embed(method: Any, views: Sequence[Tensor], masks: Masks | None) -> Embedded:
+    embedded: Embedded = method.embed(views) if masks is None else method.embed(views, masks)
+    return embedded
+
+
+class _SecondPass(AbstractContextManager[None]):
+    """`_second_pass`, as often as a backward pass needs it: gradients may be taken more than once."""
+
+    def __init__(self, method: nn.Module, states: Any) -> None:
+        self._given = method, states
+
+    def __enter__(self) -> None:
+        self._open = _second_pass(*self._given)
+        self._open.__enter__()
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._open.__exit__(*error)
+
+
+@contextmanager
+def _second_pass(method: nn.Module, states: Any) -> Iterator[None]:
+    norms = [
+        module
+        for module in method.modules()
+        if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats
+    ]
+    before = [(norm.momentum, norm.num_batches_tracked) for norm in norms]
+    with undisturbed():
+        set_cpu_states(states)
+        for norm in norms:
+            norm.momentum, norm.num_batches_tracked = 0.0, None
+        try:
+            yield
+        finally:
+            for norm, (momentum, count) in zip(norms, before, strict=True):
+                norm.momentum, norm.num_batches_tracked = momentum, count
+
+
+def warn_about_statistics(method: nn.Module, size: int | None, n: int) -> None:
+    """Warn if batch normalizations see pieces of ``size`` samples of this process's ``n``; None: all."""
+    norms = [m for m in method.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    if size is not None and size < n and norms:
+        warnings.warn(
+            f"micro_batch={size}: the {len(norms)} batch normalizations take their statistics from"
+            f" {size} samples at a time and not from {n}, so this is not the gradient of the whole"
+            " batch; with group or layer normalization it is",
+            stacklevel=2,
+        )

@@ -6,16 +6,17 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
+from ccl_plugins.files.checkpoints import EMBEDDINGS
 from ccl_plugins.files.mapped import place_of, rows
 from ccl_plugins.files.reading import naming
 from ccl_plugins.files.run_folder import RunFolder
-from ccl_plugins.metadata.fitted import Embeddings as LocalEmbeddings
+from ccl_plugins.metadata import fitted
 from ccl_plugins.metadata.fitted import (
     TableSummary,
     one_of_each,
@@ -25,6 +26,7 @@ from ccl_plugins.metadata.fitted import (
     variables,
 )
 from ccl_plugins.metadata.variable import Variable, check_policy, check_values
+from ccl_plugins.numerics.generators import mix, seed_cpu, undisturbed
 from ccl_plugins.protocols import (
     Condition,
     Embed,
@@ -34,10 +36,38 @@ from ccl_plugins.protocols import (
     trait,
 )
 from ccl_plugins.training import ranks
-from ccl_plugins.training.embeddings import EMBEDDED, Embeddings
 from ccl_plugins.training.first_use import check_observed
-from ccl_plugins.training.randomness import mix, seed_cpu, undisturbed
 from ccl_plugins.training.table_files import put, reference
+
+Embedding = Literal["projection", "key", "features"]
+
+EMBEDDED = tuple(f"{EMBEDDINGS}{each}" for each in get_args(Embedding))
+"""The names of the files that hold large embeddings while conditions are fitted to them."""
+
+
+class Embeddings(fitted.Embeddings):
+    """A `ccl_plugins.protocols.Embed` of several processes.
+
+    Args:
+        embed: Gives the (N, d) embeddings; called by all, and once.
+        device: Where each process finds what is nearest to its part.
+    """
+
+    def __init__(self, embed: Callable[[], Tensor], device: torch.device | str) -> None:
+        super().__init__(embed)
+        self.device = device
+
+    def nearest(self, centroids: Tensor) -> Tensor:
+        """(N,) the nearest of the points (k, d) to each; called by the first process, the others `help`."""
+        self()  # refused before the others are asked, if it is
+        return self.help(ranks.ask(centroids))
+
+    def help(self, centroids: Tensor) -> Tensor:
+        """Find the nearest points to this process's part; called by all, it gives all."""
+        values = self()
+        part = ranks.chunk(len(values))
+        nearest = fitted.nearest(values[part.start : part.stop], centroids, self.device)
+        return ranks.gather_rows(nearest, len(values)).cpu()
 
 
 class Tables:
@@ -191,16 +221,16 @@ class Tables:
             before = {each.key: self.tables[n] for n, each in zip(names, group, strict=True)}
         with undisturbed(), torch.no_grad():
             seed_cpu(mix(self.seed, epoch, list(self.conditions).index(first)))
-            fitted = source.fit(split, given, before)
+            computed = source.fit(split, given, before)
         tables = {}
-        for name, each in zip(names, one_of_each(group, fitted), strict=True):
+        for name, each in zip(names, one_of_each(group, computed), strict=True):
             table = self._checked(name, each)
             tables[name] = table if self.folder is None else put(self.folder, name, epoch, table)
         return tables
 
-    def _checked(self, name: str, fitted: Any) -> Table:
+    def _checked(self, name: str, computed: Any) -> Table:
         condition = self.conditions[name]
-        table = fitted if isinstance(fitted, Table) else Table(fitted)
+        table = computed if isinstance(computed, Table) else Table(computed)
         policy = trait(condition, "missing")
         with naming(getattr(source_of(condition), "file", None)):
             values = check_values(name, table.values, condition.value_type, self.size, policy)
@@ -361,4 +391,4 @@ def _refused(name: str) -> Embed:
             " reads_embeddings = True"
         )
 
-    return LocalEmbeddings(refuse)
+    return fitted.Embeddings(refuse)

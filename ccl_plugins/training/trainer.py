@@ -21,10 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.training.checkpointing import CheckpointFiles
+from ccl_plugins.training.interrupt import BOUND
 from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.training.progress import Progress
 from ccl_plugins.training.settings import FitSettings
-from ccl_plugins.training.waiting import BOUND
 
 OTHERS = "lightning"
 """The folder in a run's folder where Lightning's own callbacks write, as ``ModelCheckpoint``."""

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.training import ranks
-from ccl_plugins.training.randomness import undisturbed
 
 
 @dataclass(frozen=True)

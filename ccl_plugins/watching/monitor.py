@@ -21,10 +21,10 @@ from ccl_plugins.files.mapped import rows
 from ccl_plugins.information.plane import points
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.metadata.variable import Variable
+from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Evaluator, Frozen, UndefinedMetric, trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.loss_log import publish
-from ccl_plugins.training.randomness import undisturbed
 from ccl_plugins.watching.bank import Bank, roles
 from ccl_plugins.watching.batches import described_kernels, same_label
 from ccl_plugins.watching.columns import LABEL, Columns

@@ -21,7 +21,7 @@ from ccl_plugins.cli import main
 from ccl_plugins.evaluators import KNN
 from ccl_plugins.experiments.measure import freeze, measure
 from ccl_plugins.experiments.train import RunInterrupted
-from ccl_plugins.training.randomness import seed_everything
+from ccl_plugins.numerics.generators import seed_everything
 
 
 @pytest.fixture

@@ -149,9 +149,7 @@ def test_of_the_ranks_of_a_script_each_measures_and_the_first_writes(two_process
 def test_the_first_of_several_processes_rehearses_for_all(tmp_path, monkeypatch):
     prepared = prepare(check(make_pipeline(), tmp_path / "run"))
     seen = []
-    monkeypatch.setattr(
-        "ccl_plugins.training.rehearsal.rehearse", lambda *given: seen.append(given)
-    )
+    monkeypatch.setattr("ccl_plugins.training.fitting.rehearse", lambda *given: seen.append(given))
     rehearse(prepared)
     monkeypatch.setattr(rank_zero_only, "rank", 1)
     rehearse(prepared)

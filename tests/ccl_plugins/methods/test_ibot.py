@@ -33,7 +33,7 @@ from ccl_plugins.objectives import DINOLoss, IBOTLoss, KoLeo, Mixture
 from ccl_plugins.pairs import Masks, Samples
 from ccl_plugins.protocols import DoesNotApply
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training.micro_batches import embed
+from ccl_plugins.training.step import embed
 from ccl_plugins.transforms import SimCLRTransform
 
 STEPS, N, MOMENTUM = 4, 6, 0.9

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ccl_plugins.samplers import Uniform
 from ccl_plugins.training import CannotBegin, FitSettings
-from ccl_plugins.training.rehearsal import rehearse
+from ccl_plugins.training.fitting import rehearse
 from ccl_plugins.training.sampling import Batches, Consumed, check_processes, rank_slice
 
 

@@ -16,7 +16,7 @@ from support.captions import TEXT, WORDS, Captioned, Plain, pipeline
 from ccl_plugins.experiments import RunInterrupted
 from ccl_plugins.pairs import Samples
 from ccl_plugins.training import fingerprint
-from ccl_plugins.training.micro_batches import embed
+from ccl_plugins.training.step import embed
 
 QUEUE = {"use": "dual", "towers": {"text": TEXT}, "dim": 8, "queue_size": 32, "momentum": 0.9}
 PROMPTS = [f"a {word} square" for word in WORDS]

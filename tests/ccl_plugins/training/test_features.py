@@ -9,8 +9,8 @@ from ccl_plugins.files import mapped
 from ccl_plugins.metadata import fitted
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.training import ranks
-from ccl_plugins.training.embeddings import Embeddings
 from ccl_plugins.training.features import embed_split, frozen_features
+from ccl_plugins.training.tables import Embeddings
 
 SPLIT = FakeDataset(20)("train")
 

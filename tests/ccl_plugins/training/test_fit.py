@@ -28,7 +28,7 @@ from ccl_plugins.optimizers import AdamW
 from ccl_plugins.protocols import Embedded, Sizes, Table
 from ccl_plugins.training import FitSettings, Parts
 from ccl_plugins.training.features import frozen_features
-from ccl_plugins.training.not_finite import NonFiniteLoss, NonFiniteWeights
+from ccl_plugins.training.step_checks import NonFiniteLoss, NonFiniteWeights
 
 
 def run(

@@ -10,8 +10,8 @@ from support.training_fakes import FakeDataset, FakeTransform, noisy
 from torch import Tensor
 from torchvision.transforms.v2.functional import to_pil_image
 
+from ccl_plugins.numerics.generators import generator_states
 from ccl_plugins.training.loader import Items, Loader, augment, collate
-from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.sampling import Batches, Consumed
 from ccl_plugins.transforms import SimCLRTransform
 

@@ -20,7 +20,7 @@ from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, FairCCLK, InfoNCE
 from ccl_plugins.pairs import Samples
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training.micro_batches import embed
+from ccl_plugins.training.step import embed
 
 
 class Noise(nn.Module):

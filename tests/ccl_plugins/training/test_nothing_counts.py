@@ -18,7 +18,7 @@ from ccl_plugins.methods import SimCLR
 from ccl_plugins.objectives import HSCL, SCL, FairInfoNCE, InfoNCE, NTXent, SupCon
 from ccl_plugins.training import FitSettings
 from ccl_plugins.training.findings import Findings
-from ccl_plugins.training.nothing_counts import nothing_counts
+from ccl_plugins.training.step_checks import nothing_counts
 
 
 def run(

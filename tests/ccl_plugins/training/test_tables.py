@@ -8,8 +8,8 @@ from support.training_fakes import FakeDataset
 from torch import Tensor
 
 from ccl_plugins.conditions import Clusters, Original
+from ccl_plugins.numerics.generators import generator_states
 from ccl_plugins.protocols import Embedded, Table
-from ccl_plugins.training.randomness import generator_states
 from ccl_plugins.training.tables import Tables
 
 SPLIT = FakeDataset(6)("train")

@@ -11,7 +11,7 @@ import time
 import pytest
 from torch.utils.data import DataLoader, Dataset
 
-from ccl_plugins.training.waiting import LostProcess, Waiting
+from ccl_plugins.training.interrupt import LostProcess, Waiting
 
 
 def test_a_step_that_does_not_end_is_said_again_and_again_less_often(
@@ -28,13 +28,10 @@ def test_a_step_that_does_not_end_is_said_again_and_again_less_often(
 
 
 def test_steps_that_end_and_a_process_alone_are_quiet(caplog: pytest.LogCaptureFixture) -> None:
-    class Trainer:
-        global_step = 1
-
     waiting = Waiting(after=0.2)
     with waiting.watching(several=True):
         for _ in range(10):
-            waiting.on_train_batch_end(Trainer())  # type: ignore[arg-type]
+            waiting.note(1)
             time.sleep(0.05)
     with Waiting(after=0.05).watching(several=False):
         time.sleep(0.2)

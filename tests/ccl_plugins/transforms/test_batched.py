@@ -11,8 +11,8 @@ from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as pixels
 
 import ccl_plugins as ccl
+from ccl_plugins.numerics.generators import mix
 from ccl_plugins.training.loader import Items
-from ccl_plugins.training.randomness import mix
 from ccl_plugins.transforms import (
     BYOLTransform,
     LightlyTransform,

@@ -79,10 +79,17 @@ def restore_generators(states: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Restore python's, numpy's and torch's CPU generator afterwards (0.1 ms)."""
+def undisturbed(devices: bool = False) -> Iterator[None]:
+    """Restore python's, numpy's and torch's CPU generator afterwards (0.1 ms).
+
+    Args:
+        devices: Whether to restore the generators of accelerators, too.
+    """
     states = cpu_states()
+    cuda = torch.cuda.get_rng_state_all() if devices and torch.cuda.is_available() else []
     try:
         yield
     finally:
         set_cpu_states(states)
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
