@@ -43,6 +43,7 @@ __all__ = [
     "InvalidConfig",
     "InvalidParameter",
     "InvalidSpec",
+    "Mistake",
     "Pipeline",
     "PluginFailed",
     "RegistryError",
@@ -63,6 +64,7 @@ __all__ += [kind.name for kind in _KINDS]
 Choice = engine.Choice
 ComponentSpec = engine.ComponentSpec
 
+Mistake = engine.Mistake
 RegistryError = engine.RegistryError
 UnknownComponent = engine.UnknownComponent
 AmbiguousName = engine.AmbiguousName

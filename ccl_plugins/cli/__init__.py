@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import ccl_registry as engine
-from ccl_plugins.commands.base import Mistake, message
+from ccl_plugins.commands.base import message
 from ccl_plugins.files.messages import is_first_by_launcher, one_line_warnings
 from ccl_plugins.kinds import registry
 
@@ -60,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         end = f"{engine.shown(place.filename)}:{place.lineno} ends the program"
         print(f"ccl: {end} ({engine.one_line(error)})", file=sys.stderr)
         return 1
-    except (engine.RegistryError, Mistake, OSError) as error:
+    except (engine.Mistake, OSError) as error:
         if registry().strict:
             raise
         print(f"ccl: {message(error)}", file=sys.stderr)

@@ -1,7 +1,6 @@
 """The commands of ``ccl``, one file each, and what they share."""
 
 from ccl_plugins.commands.base import Failed as Failed
-from ccl_plugins.commands.base import Mistake as Mistake
 from ccl_plugins.commands.base import add_format as add_format
 from ccl_plugins.commands.base import add_json as add_json
 from ccl_plugins.commands.base import add_runs as add_runs

@@ -13,7 +13,6 @@ import ccl_registry as engine
 from ccl_plugins.kinds import KINDS
 
 MISTAKES = (
-    engine.RegistryError,
     ValueError,
     TypeError,
     RuntimeError,
@@ -25,10 +24,6 @@ MISTAKES = (
 
 An ImportError is of a package that a component needs and that is not installed.
 """
-
-
-class Mistake(ValueError):
-    """A mistake in the call or in a file that it names; the message says what would be right."""
 
 
 class Failed(RuntimeError):
@@ -71,7 +66,7 @@ def show(options: argparse.Namespace, work: Callable[[], Any]) -> Any:
     """
     form = getattr(options, "format", "text")
     if options.json and form != "text":
-        raise Mistake(f"--json and --format {form}: give one of them")
+        raise engine.Mistake(f"--json and --format {form}: give one of them")
     with redirect_stdout(sys.stderr), _descriptor_redirected():
         result = work()
     print(result.json() if options.json else result if form == "text" else result.written(form))
@@ -109,7 +104,7 @@ def reporting_mistakes(file: str = "") -> Iterator[None]:
     except MISTAKES as error:
         text = message(error)
         where = f"{file}: " if file and not text.startswith(f"{file}:") else ""
-        raise Mistake(f"{where}{text}") from error
+        raise engine.Mistake(f"{where}{text}") from error
 
 
 def message(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ccl_registry as engine
-from ccl_plugins.commands.base import Failed, Mistake, message
+from ccl_plugins.commands.base import Failed, message
 from ccl_plugins.commands.tables import TextTable
 from ccl_plugins.files.messages import warnings_of
 from ccl_plugins.kinds import registry
@@ -17,7 +17,7 @@ from ccl_plugins.kinds import registry
 if TYPE_CHECKING:
     from ccl_plugins.experiments.results import Result
 
-EXPLAINED = (engine.RegistryError, Mistake, Failed, OSError)
+EXPLAINED = (engine.Mistake, Failed, OSError)
 """Errors whose message says what is wrong; others are bugs, and keep their traceback."""
 
 

@@ -8,7 +8,8 @@ from collections import Counter
 from contextlib import redirect_stdout
 from itertools import groupby
 
-from ccl_plugins.commands.base import Mistake, add_json
+from ccl_plugins.commands.base import add_json
+from ccl_registry import Mistake
 
 
 class Check:

@@ -191,5 +191,5 @@ def _built(
         return registry.create(spec.kind, spec.id, **example)
     except (engine.PluginFailed, engine.InvalidSpec):
         raise
-    except (engine.RegistryError, OSError, TypeError, ValueError):
+    except (OSError, TypeError, ValueError):
         return None  # it cannot be built from defaults, or reads a missing file

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.commands import docstrings
 from ccl_plugins.commands.base import (
     Failed,
-    Mistake,
     add_format,
     add_set,
     message,
@@ -28,6 +27,7 @@ from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.messages import warnings_of
 from ccl_plugins.kinds import registry
 from ccl_plugins.training.settings import PLAIN, FitSettings
+from ccl_registry import Mistake
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.results import Result

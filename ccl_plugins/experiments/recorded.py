@@ -103,7 +103,7 @@ class Recorded:
         for name, choice in self.conditions.items():
             try:
                 built |= variables({name: choice.build(supplied)})
-            except (OSError, ValueError, engine.RegistryError) as error:  # a file may be gone
+            except (OSError, ValueError) as error:  # a file may be gone
                 _warn_of_condition(name, error)
         return built
 

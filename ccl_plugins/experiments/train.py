@@ -54,7 +54,7 @@ from ccl_plugins.watching.logging import (
 )
 
 
-class RunExists(FileExistsError):
+class RunExists(FileExistsError, engine.Mistake):
     """The folder already holds a run."""
 
 

@@ -7,8 +7,9 @@ import tomllib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.commands.base import Mistake, add_format, add_json, reporting_mistakes, show
+from ccl_plugins.commands.base import add_format, add_json, reporting_mistakes, show
 from ccl_plugins.commands.tables import TextTable
+from ccl_registry import Mistake
 
 if TYPE_CHECKING:
     from ccl_plugins.information.plane import Point

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ccl_plugins.commands.base import Mistake, add_json, add_set, message, reporting_mistakes, show
+from ccl_plugins.commands.base import add_json, add_set, message, reporting_mistakes, show
 from ccl_plugins.commands.tables import TextTable
+from ccl_registry import Mistake
 
 if TYPE_CHECKING:
     from ccl_plugins.explore.inspection import Inspection

@@ -88,7 +88,7 @@ class Inspection:
     unreadable: Sequence[str] = ()
 
 
-class Faulty(ValueError):
+class Faulty(engine.Mistake):
     """A pipeline cannot train; images that cannot be read are notes.
 
     Args:

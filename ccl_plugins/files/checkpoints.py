@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ccl_plugins.files.atomic import atomic_write
+from ccl_registry.errors import Mistake
 
 TABLE = "table-"
 """What the names of files begin with that hold the large tables to which checkpoints refer."""
@@ -28,7 +29,7 @@ SEAL = b"sha256:"
 SEAL_SIZE = len(SEAL) + hashlib.sha256().digest_size * 2
 
 
-class DamagedCheckpoint(ValueError):
+class DamagedCheckpoint(Mistake):
     """A checkpoint that cannot be read: truncated, changed, or another kind of file."""
 
 

@@ -12,6 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_registry.errors import Mistake
+
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
@@ -26,11 +28,11 @@ PATIENCE = 1.0
 NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
-class FolderInUse(OSError):
+class FolderInUse(OSError, Mistake):
     """Another process writes to the folder."""
 
 
-class FolderGone(OSError):
+class FolderGone(OSError, Mistake):
     """The folder in which a process writes was moved or deleted."""
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.run_folder import RunFolder
+from ccl_registry.errors import Mistake
 
 LARGE = 1 << 28
 """Bytes above which tensors stay in their file, or are put into one."""
@@ -48,7 +49,7 @@ DTYPES = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
-class ChangedFile(OSError):
+class ChangedFile(OSError, Mistake):
     """A file that tensors are read from was changed, moved or deleted since it was opened."""
 
 

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO, NamedTuple, TypeAlias
 import numpy as np
 from PIL import ExifTags, Image, ImageFile, ImageOps, UnidentifiedImageError
 
+from ccl_registry.errors import Mistake
+
 Source: TypeAlias = str | BinaryIO | Image.Image
 """An image: the path of a file, an open file, or an image of PIL."""
 
@@ -46,7 +48,7 @@ STACK = re.compile(r"ImageJ=.*^images=(?!1$)|.*\"truncated\": true", re.DOTALL |
 """The description of a TIFF of several pages with the head of the first alone."""
 
 
-class UnreadableImage(OSError):
+class UnreadableImage(OSError, Mistake):
     """An image that is missing, truncated, another kind of file, or that cannot be read right."""
 
 

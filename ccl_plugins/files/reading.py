@@ -78,7 +78,7 @@ def naming(*files: str | Path | None) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if not names or any(name in str(error) for name in names):
+        if not names or isinstance(error, OSError) or any(name in str(error) for name in names):
             raise
         raise ValueError(f"{', '.join(names)}: {error}") from error
 

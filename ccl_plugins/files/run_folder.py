@@ -14,12 +14,13 @@ from typing import Any
 
 from ccl_plugins.files.atomic import abandoned, atomic_write, sync_folder
 from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, has_sum, summed, write_sums
+from ccl_registry.errors import Mistake
 
 STEP = re.compile(r"step-([0-9]{8,})\.ckpt")
 """The name of a checkpoint to resume from."""
 
 
-class InTheWay(FileExistsError):
+class InTheWay(FileExistsError, Mistake):
     """A file that the run would replace, and that it did not write."""
 
 

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ccl_plugins.files.atomic import atomic_write
+from ccl_registry.errors import Mistake
 
 SUMS = "SHA256SUMS"
 
 
-class WrongSum(ValueError):
+class WrongSum(Mistake):
     """A file that is not the one whose checksum was written."""
 
 

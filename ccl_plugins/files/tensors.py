@@ -16,11 +16,12 @@ from ccl_plugins.files.fingerprints import of_tensors
 from ccl_plugins.files.mapped import is_large, map_safetensors
 from ccl_plugins.files.messages import printable
 from ccl_plugins.files.reading import reading
+from ccl_registry.errors import Mistake
 
 CHECKSUM = "sha256"
 
 
-class DamagedFile(ValueError):
+class DamagedFile(Mistake):
     """A file of tensors that is truncated, changed, or of another format."""
 
 

@@ -20,5 +20,5 @@ class Command(Protocol):
         """Run the command and return its exit status: 0 or None, 1 for a failure found, 2 for a mistake.
 
         Raises:
-            Mistake: Of ``ccl_plugins.commands``: the message is printed as one line, and the status is 2.
+            Mistake: Of ``ccl_plugins``: the message is printed as one line, and the status is 2.
         """

@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
+from ccl_registry.errors import Mistake
+
 Role = Literal["label", "condition", "other"]
 """What a column is in a run: its label, read by one of its conditions, or neither."""
 
@@ -132,7 +134,7 @@ class Frozen:
         )
 
 
-class UndefinedMetric(ValueError):
+class UndefinedMetric(Mistake):
     """A number that the samples do not define, such as the recall of a class without a sample.
 
     An evaluator raises it, and a run then warns and leaves the evaluator's measurements out.

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ccl_registry.errors import Mistake
+
 if TYPE_CHECKING:
     import matplotlib.figure
 
 
-class DoesNotApply(ValueError):
+class DoesNotApply(Mistake):
     """A figure cannot be drawn of these runs; the message says why."""
 
 

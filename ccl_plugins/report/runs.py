@@ -141,7 +141,7 @@ def _reads(run: Run, results: Sequence[Result]) -> dict[str, str | None]:
     try:
         read = {name: trait(each, "column") for name, each in conditions_of(run).items()}
         lost -= {*run.recorded.conditions}
-    except (engine.RegistryError, ValueError, OSError):  # the data set is gone
+    except (ValueError, OSError):  # the data set is gone
         pass
     if lost:  # what was measured says what they read, without their plug-in
         columns = [each for each in conditioned(results) if each not in read.values()]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ccl_plugins.sharing.folder import FILES
+from ccl_registry.errors import Mistake
 
 
-class NotUploaded(OSError):
+class NotUploaded(OSError, Mistake):
     """An upload that was not done; the message says why."""
 
 

@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ccl_plugins.commands.base import Mistake, reporting_mistakes
+from ccl_plugins.commands.base import reporting_mistakes
 from ccl_plugins.commands.evaluate import opened
 from ccl_plugins.files.messages import printable
+from ccl_registry import Mistake
 
 
 class Push:

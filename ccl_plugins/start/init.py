@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ccl_registry as engine
-from ccl_plugins.commands.base import Mistake, reporting_mistakes
+from ccl_plugins.commands.base import reporting_mistakes
 
 if TYPE_CHECKING:
     from ccl_plugins.protocols import ValueType
@@ -124,11 +124,10 @@ class Init:
         path = Path(arguments.path).expanduser()
         file = Path(arguments.out or f"{path.resolve().stem}.toml").expanduser()
         if file.exists():
-            raise Mistake(f"{file} exists, and is not changed: --out names another file")
+            raise engine.Mistake(f"{file} exists, and is not changed: --out names another file")
         from ccl_plugins.experiments.composition import Composition
         from ccl_plugins.explore.inspect import Shown
         from ccl_plugins.explore.inspection import inspect_composed
-        from ccl_plugins.files.pixels import UnreadableImage
 
         try:
             with reporting_mistakes():
@@ -139,9 +138,9 @@ class Init:
                 )
                 if inspection.unreadable:
                     raise ValueError("; ".join(inspection.unreadable))
-        except (Mistake, UnreadableImage) as error:
+        except engine.Mistake as error:
             text = as_options(str(error))
-            raise Mistake(text if str(path) in text else f"{path}: {text}") from error
+            raise engine.Mistake(text if str(path) in text else f"{path}: {text}") from error
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
@@ -353,7 +352,7 @@ def _answer(question: str, right: Callable[[str], Any]) -> str:
         try:
             given = input(f"{question} ").strip()
         except EOFError as error:
-            raise Mistake("a question was not answered: --yes asks none") from error
+            raise engine.Mistake("a question was not answered: --yes asks none") from error
         if right(given):
             return given
         print(f"{given!r} is none of the answers")

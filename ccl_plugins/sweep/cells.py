@@ -35,6 +35,7 @@ from ccl_plugins.protocols import Measurement
 from ccl_plugins.sweep.queue import FILES, Entry, Queue, import_optuna
 from ccl_plugins.sweep.sweep import NAME, OWN, Sweep, held_rows, named, text_of
 from ccl_plugins.training.same_data import OtherData
+from ccl_registry.errors import Mistake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +46,7 @@ SEED = "fit.seed"
 """The key whose values are repetitions of one configuration."""
 
 
-class SweepExists(FileExistsError):
+class SweepExists(FileExistsError, Mistake):
     """The folder already holds a sweep."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ccl_registry as engine
-from ccl_plugins.commands.base import Failed, Mistake, add_format, add_set, reporting_mistakes
+from ccl_plugins.commands.base import Failed, add_format, add_set, reporting_mistakes
 from ccl_plugins.commands.tables import TextTable
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class SweepCommand:
         except (RunInterrupted, KeyboardInterrupt) as error:
             stopped = error
         except OtherData as error:
-            raise Mistake(f"{arguments.file}: {error}") from error
+            raise engine.Mistake(f"{arguments.file}: {error}") from error
         cells = sweeps.cells_of(sweep)
         files = sweeps.write_results(sweep, cells)
         if stopped is None and any(each.state == "done" for each in cells):

@@ -165,7 +165,7 @@ class Sweep:
                         "a sweep trains each cell in one process: fit.devices and fit.nodes must be 1;"
                         " --jobs trains several cells at a time, each on a GPU of its own"
                     )
-            except (engine.RegistryError, ValueError, TypeError) as error:
+            except (ValueError, TypeError) as error:
                 raise type(error)(f"{named(cell)}: {error}") from error
 
     def remarks(self) -> list[str]:

@@ -23,6 +23,7 @@ from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step_checks import NotFinite
 from ccl_plugins.training.tables import Tables
+from ccl_registry.errors import Mistake
 
 if TYPE_CHECKING:
     from ccl_plugins.training.loss_log import LossLog
@@ -44,7 +45,7 @@ class FitResult:
     total: int
 
 
-class CannotBegin(ValueError):
+class CannotBegin(Mistake):
     """Training cannot begin, since data, tables or settings do not match; the message says why."""
 
 
@@ -140,7 +141,7 @@ def until_begun(losses: LossLog | None = None) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        if losses is not None and losses.begun:
+        if isinstance(error, OSError) or (losses is not None and losses.begun):
             raise
         raise CannotBegin(str(error)) from error
 

@@ -20,12 +20,13 @@ from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.tables import Tables
 from ccl_plugins.transforms.modalities import by_modality
+from ccl_registry.errors import Mistake
 
 NEAR = 1e-3
 """How far numbers of a table that is fitted again may differ, in parts of its largest number."""
 
 
-class OtherData(ValueError):
+class OtherData(Mistake):
     """The data is not that of the run that is to be resumed or measured."""
 
 

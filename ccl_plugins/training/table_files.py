@@ -23,9 +23,10 @@ from ccl_plugins.files.mapped import (
 )
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.protocols import Table
+from ccl_registry.errors import Mistake
 
 
-class MissingTable(ValueError):
+class MissingTable(Mistake):
     """The file of a condition's table is not there, or is not what it was."""
 
 

@@ -16,6 +16,7 @@ from .errors import AmbiguousName as AmbiguousName
 from .errors import InvalidConfig as InvalidConfig
 from .errors import InvalidParameter as InvalidParameter
 from .errors import InvalidSpec as InvalidSpec
+from .errors import Mistake as Mistake
 from .errors import PluginFailed as PluginFailed
 from .errors import RegistryError as RegistryError
 from .errors import UnknownComponent as UnknownComponent

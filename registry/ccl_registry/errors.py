@@ -1,4 +1,4 @@
-"""The errors of the registry: `RegistryError` and its subclasses, and how others' errors become them."""
+"""`Mistake`, the root of what a user can mend; the registry's errors, and how others' become them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ LONGEST = 2000
 """Characters of a message."""
 
 
-class RegistryError(Exception):
+class Mistake(ValueError):
+    """What the user can mend: the message says what is wrong, and what would be right.
+
+    The command line prints it as one line.  Errors of this project that are none are bugs or accidents.
+    """
+
+
+class RegistryError(Mistake):
     """The base class of all errors of the registry; their messages are printable and on one line."""
 
     def __str__(self) -> str:
@@ -27,7 +34,7 @@ class AmbiguousName(RegistryError):
     """Several plugins offer this name and none of them is the host."""
 
 
-class InvalidSpec(RegistryError, ValueError):
+class InvalidSpec(RegistryError):
     """A plugin declares something that cannot be offered."""
 
 
@@ -39,7 +46,7 @@ class InvalidParameter(RegistryError, TypeError):
     """A component does not accept this parameter or this value."""
 
 
-class InvalidConfig(RegistryError, ValueError):
+class InvalidConfig(RegistryError):
     """A configuration cannot be read, or a choice cannot be written to one."""
 
 

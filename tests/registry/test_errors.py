@@ -6,6 +6,7 @@ import pytest
 
 from ccl_registry import (
     InvalidSpec,
+    Mistake,
     PluginFailed,
     RegistryError,
     UnknownComponent,
@@ -40,3 +41,9 @@ def test_ctrl_c_and_errors_of_the_registry_pass(error):
     with pytest.raises(type(error)) as raised, containing("it cannot be read"):
         raise error
     assert raised.value is error
+
+
+@pytest.mark.parametrize("error", [RegistryError, *RegistryError.__subclasses__()])
+def test_every_error_of_the_registry_is_a_mistake(error):
+    assert issubclass(error, Mistake)
+    assert issubclass(error, ValueError)
