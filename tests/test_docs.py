@@ -28,7 +28,7 @@ from ccl_plugins.experiments.export import export
 from ccl_plugins.figures import embedding_map
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS, protocol, registry
-from ccl_plugins.protocols import TRAITS
+from ccl_plugins.protocols.traits import TRAITS, names, usage
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.settings import MonitorSettings
 
@@ -181,9 +181,8 @@ def test_every_kind_has_its_heading(kind):
 def contracts(kind):
     """The parameters of each method that a component of a kind has or may have, by its name."""
     module = sys.modules[protocol(kind).__module__]
-    members = {
-        each.name: {each.usage.partition("(")[2][:-1]} for each in TRAITS if each.kind == kind
-    }
+    traits = TRAITS.get(kind, object)
+    members = {name: {usage(traits, name).partition("(")[2][:-1]} for name in names(traits)}
     for each in vars(module).values():
         if getattr(each, "_is_protocol", False) and each.__module__ == module.__name__:
             for name, member in vars(each).items():
@@ -297,9 +296,9 @@ def test_everything_public_has_its_entry_with_documentation(generated):
     text = "\n".join(text for _, text in generated("api").pages())
     entries = dict(re.findall(r"^::::\{py:\w+\} ([\w.]+).*\n\n(.*(?:\n\n.*)?)", text, re.M))
     components = generated("api").components()
-    for module, names in PUBLIC.items():
+    for module, exported in PUBLIC.items():
         loaded = importlib.import_module(module)
-        for name in names:
+        for name in exported:
             value = getattr(loaded, name)
             if isinstance(value, type) and value in components:
                 continue

@@ -30,7 +30,7 @@ from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, pr
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.pairs.patches import Patches
 from ccl_plugins.pairs.samples import Samples
-from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType, trait
+from ccl_plugins.protocols import VALUE_TYPES, Kernel, ObjectiveTraits, ValueType, trait
 
 Exclude: TypeAlias = tuple[Kernel, Scalar] | tuple[Kernel, Scalar, str]
 """Likely false negatives: a kernel, a threshold and the name of the condition that the kernel reads.
@@ -72,7 +72,7 @@ class Settings(Module):
         self.exclude_threshold = None if self.excluded is None else self.excluded[1]
 
 
-class ContrastiveObjective(Settings):
+class ContrastiveObjective(Settings, ObjectiveTraits):
     """A loss that is a weighted mean over anchors.
 
     A subclass defines ``terms``, and ``value_types`` if it reads the condition named by ``on``; or
@@ -116,24 +116,6 @@ class ContrastiveObjective(Settings):
     """Whether embeddings come L2-normalized."""
     distributed: Literal["mean", "replicated"] = "mean"
     """``"mean"``: a process computes the terms of its anchors; ``"replicated"``: those of all anchors."""
-    hierarchies: bool = False
-    """Whether a categorical condition may have several class ids per sample, (b, L)."""
-    reads_queue: bool = True
-    """Whether anchors are compared with a queue, if the method has one."""
-    reads_features: bool = False
-    """Whether it cannot do without ``pairs.samples.features``; a call then needs ``features=``."""
-    reads_patches: bool = False
-    """Whether it reads ``pairs.samples.patches``; a call then needs ``patches=``."""
-    compiles: bool = True
-    """Whether ``loss`` can be compiled."""
-    in_parts: bool = False
-    """Whether anchors may be taken in parts: none depends on others, and ``terms`` keeps nothing."""
-    adversarial: bool = False
-    """Whether the encoder raises a part of the loss, which may then rise in a healthy run."""
-    hides: bool = False
-    """Whether minimizing it makes embeddings forget the condition, as a fair objective's does."""
-    measures_dependence: bool = False
-    """Whether it measures how much any vectors tell of the condition: a guide may then maximize it too."""
     place: str = ""
     """The name under which a mixture holds this objective; empty outside of a mixture."""
     kernel: Any = KernelAttribute()
@@ -319,7 +301,7 @@ class ContrastiveObjective(Settings):
         if pairs.processes > 1 and self.distributed == "mean":
             total, share = gather(total[None]).sum(), pairs.processes
         mean = weighted * share / total.clamp_min(torch.finfo(total.dtype).tiny)
-        if not torch.compiler.is_compiling() and trait(self, "stops_gradient"):
+        if not torch.compiler.is_compiling() and self.stops_gradient:
             mean = _DifferentiableOnce.apply(mean)
         return mean
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Protocol
 
+from ccl_plugins.protocols.traits import traits_of
+
 
 class Command(Protocol):
     """A command of ``ccl``, which is called by its name: ``find_lr`` by ``ccl find-lr``.
@@ -22,3 +24,11 @@ class Command(Protocol):
         Raises:
             Mistake: Of ``ccl_plugins``: the message is printed as one line, and the status is 2.
         """
+
+
+@traits_of("command")
+class CommandTraits:
+    """What a command may have beside its protocol."""
+
+    example: str = ""
+    """Read when its help is shown. A call of it, as `"ccl ring --size 3"`."""

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, get_args
 from torch import Tensor
 
 from ccl_plugins.protocols.embedded import Embedded
+from ccl_plugins.protocols.traits import traits_of
 
 ValueType = Literal["categorical", "multi_label", "continuous"]
 """What the values of a condition are: class ids (long), 0/1 columns (float), or real vectors (float)."""
@@ -65,7 +66,7 @@ class Condition(Protocol):
 
     With ``refresh`` ``"never"`` or ``"epoch"`` it is a `FittedCondition`, with ``"batch"`` a
     `BatchCondition`; one that gives several variables is a `SeveralVariables`.  All are pure functions, and
-    constructors read no files.  It may also declare traits; see `trait`.
+    constructors read no files.
     """
 
     @property
@@ -129,3 +130,28 @@ class LookUp(Protocol):
         Args:
             index: (k,) long, from 0 to N - 1, in any order and with repeats.
         """
+
+
+@traits_of("condition")
+class ConditionTraits:
+    """What a condition may have beside its protocol; of several variables, also by their names."""
+
+    column: str | None = None
+    """Read when measurements are shown. The metadata column whose values the condition gives, so that a
+    measurement of this column counts as one of the condition."""
+    reads_embeddings: ReadsEmbeddings = False
+    """Read before `fit` is called. True if `fit` calls `embed()`; all processes then compute the embeddings
+    together. `"key"` if `embed()` is to return the momentum encoder's keys: the method must then have
+    `project_key`. `"features"` if it is to return those of the backbone."""
+    missing: Missing = "error"
+    """Read when the table is fitted. What happens to samples without a value (NaN, or -1 for class ids
+    and 0/1 columns): `"error"` refuses them; `"own"` gives each a class of its own; `"ignore"` leaves
+    them out of the objectives that read the condition, as anchors and as keys, and keeps them in all
+    others; `"drop"` leaves them out of training."""
+    hierarchy: bool = False
+    """Read when a pipeline is composed. True if each sample has several class ids, `(N, L)`, as with
+    `wordnet(levels=[...])` and `clusters(k=[...])`. Only objectives with `hierarchies = True` accept it.
+    Without the member, the mismatch is found when the loss first reads the table."""
+    within_batch: bool = False
+    """Read before a run begins. True if values of different batches cannot be compared, for example
+    component numbers of a graph on the batch. A method with a queue is then refused."""

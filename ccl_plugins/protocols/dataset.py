@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ccl_plugins.protocols.condition import ValueType
+from ccl_plugins.protocols.traits import absent_by_default, traits_of
 
 
 class Dataset(Protocol):
-    """A data set by name; calling it gives a split.  It may also declare traits; see `trait`."""
+    """A data set by name; calling it gives a split."""
 
     def __call__(self, split: str) -> Any:
         """A torch Dataset of ``(image, target)`` with ``metadata``: a row per sample, always ``label``.
@@ -25,3 +26,16 @@ class Dataset(Protocol):
 
     def schema(self) -> Mapping[str, ValueType]:
         """The metadata columns and their value types, without reading an image."""
+
+
+@traits_of("dataset")
+class DatasetTraits:
+    """What a data set may have beside its protocol."""
+
+    @absent_by_default
+    def texts(self) -> Sequence[str]:
+        """Called when a pipeline is composed, and reads no image.
+
+        Returns the names of the columns of texts, the same in both splits; `()` if there are none. A
+        transform or an evaluator that reads another column is refused.
+        """

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from torch import Tensor, nn
 
+from ccl_plugins.protocols.condition import ValueType
+from ccl_plugins.protocols.traits import traits_of
 from ccl_registry.errors import Mistake
 
 Role = Literal["label", "condition", "other"]
@@ -142,10 +144,7 @@ class UndefinedMetric(Mistake):
 
 
 class Evaluator(Protocol):
-    """Measurements of frozen features.
-
-    It may also declare traits; see `trait`.
-    """
+    """Measurements of frozen features."""
 
     def __call__(self, train: Frozen, test: Frozen) -> Sequence[Measurement]:
         """What is measured, the number by which a column is judged before others of the column.
@@ -153,3 +152,31 @@ class Evaluator(Protocol):
         Raises:
             UndefinedMetric: If the samples do not define a number.
         """
+
+
+@traits_of("evaluator")
+class EvaluatorTraits:
+    """What an evaluator may have beside its protocol."""
+
+    columns: ClassVar[Mapping[str, Sequence[ValueType]]] = {}
+    """Read before training. The names of the
+    metadata columns that the evaluator reads, with the value types it accepts for each, such as
+    `{"color": ("continuous",)}`; a data set without one of them is refused."""
+    split: Literal["test", "train"] = "test"
+    """Read where an evaluator is called. `"train"` if it
+    measures the training split: intervals are then over the groups of its samples, and no class of it is
+    new."""
+    within: bool = False
+    """Read where an evaluator is called. True if what predicts is fitted to others of the measured
+    samples, and not to the training split: then values that training lacks are measured too. A column
+    beside the label is judged by its measurements before others, and monitors take them of the last
+    samples."""
+    reads_towers: bool = False
+    """Read when a pipeline is composed. True if the evaluator reads
+    `Frozen.towers`; a pipeline whose method has no text tower is then refused."""
+    reads_projections: bool | None = None
+    """Read when features are computed. True if the evaluator reads `Frozen.projections`; without the member
+    it does not."""
+    reads_original: bool = False
+    """Read before training. True if the evaluator reads `Frozen.original`;
+    the run then keeps the features of its test split before training."""

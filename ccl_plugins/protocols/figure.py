@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ccl_plugins.protocols.traits import traits_of
 from ccl_registry.errors import Mistake
 
 if TYPE_CHECKING:
@@ -27,3 +28,15 @@ class Figure(Protocol):
         Raises:
             DoesNotApply: If there is nothing to draw, as for runs without what the figure shows.
         """
+
+
+@traits_of("figure")
+class FigureTraits:
+    """What a figure may have beside its protocol."""
+
+    caption: str = ""
+    """Read when a report shows the figure. What stands under it, in place of the first line of its
+    docstring."""
+    side_by_side: bool = False
+    """Read before the figure is called. True if each run takes a part of its
+    own; it then gets the first run of each configuration, and at most six."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
+
+from ccl_plugins.protocols.traits import traits_of
 
 
 class Logger(Protocol):
@@ -23,4 +26,23 @@ class Logger(Protocol):
             folder: The run's folder, which exists.
             done: The step of the checkpoint to resume from: what was logged until then is continued, and
                 later steps are logged again; None begins a new run.
+        """
+
+
+@traits_of("logger")
+class LoggerTraits:
+    """What a logger may have beside its protocol."""
+
+    files: Sequence[str] = ()
+    """Read when a run begins. The names and patterns of what the logger leaves in the folder of a run, as
+    `("log.db",)`; what was not there before is noted by its name, and deleted with the run."""
+    on_disk: bool = False
+    """Read when a run is measured in a later session. True if the logger writes to this machine alone; it
+    then gets these numbers too. A service, which may ask for a password, is opened by the session that
+    trains."""
+
+    def check(self) -> None:
+        """Called before anything is written.
+
+        Raises a ValueError if a package is missing or an option is wrong.
         """

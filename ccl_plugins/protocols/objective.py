@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from torch import Tensor
 
-from ccl_plugins.protocols.condition import ValueType
+from ccl_plugins.numerics.gram import Statistic
+from ccl_plugins.protocols.condition import Condition, Table, ValueType
+from ccl_plugins.protocols.traits import traits_of
 
 if TYPE_CHECKING:
     from ccl_plugins.pairs.pairs import Pairs
@@ -32,10 +34,7 @@ class Sizes:
 
 
 class Objective(Protocol):
-    """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`.
-
-    It may also declare traits; see `trait`.
-    """
+    """A loss on pairs; in practice a subclass of `ccl_plugins.objectives.ContrastiveObjective`."""
 
     @property
     def conditions(self) -> Mapping[str, Sequence[ValueType]]:
@@ -62,3 +61,80 @@ class Objective(Protocol):
 
     def loss(self, pairs: Pairs) -> Tensor:
         """The scalar to minimize."""
+
+
+@traits_of("objective")
+class ObjectiveTraits:
+    """What an objective may have beside its protocol."""
+
+    hierarchies: bool = False
+    """Read when a pipeline is composed. True if the objective reads several class ids per sample."""
+    reads_queue: bool = True
+    """Read when a pipeline is composed. False if the objective compares the samples of a batch alone, as a
+    loss of another library does; a method with a queue is then a warning."""
+    reads_features: bool = False
+    """Read in a call on raw embeddings, which then needs `features=(f0, f1)`, a `(b, f)` tensor for each
+    view. True if the objective cannot do without `pairs.features`, `(u, n, f)`."""
+    reads_patches: bool = False
+    """Read when a pipeline is composed, and in a call on raw embeddings, which then needs
+    `patches=Patches(...)`. True if the objective reads `pairs.samples.patches`, the scores of masked
+    patches; a method without `masked_views` is then refused."""
+    reads_projections: bool | None = None
+    """Read before training. Whether the loss depends on the projections, so that heads learn. Without the
+    member they do, unless it has `reads_features`."""
+    compiles: bool = True
+    """Read before the first step of a run with `compile`. False if the loss cannot be compiled, for example
+    because it takes gradients; the networks are then compiled alone."""
+    in_parts: bool = False
+    """Read before a run with `anchors_at_once`, and by the conformance kit. True if the term of an anchor
+    depends on other samples through the keys alone, and `terms` keeps nothing and draws nothing at random:
+    the loss may then be computed for some anchors at a time."""
+    stops_gradient: bool = False
+    """Read by the conformance kit, and by `ContrastiveObjective.loss`, which then refuses second
+    derivatives. True if the gradient deliberately differs from the derivative of the value."""
+    adversarial: bool = False
+    """Read while training. True if the encoder raises a part of the loss, which may then rise in a healthy
+    run."""
+    hides: bool = False
+    """Read when `guided` is built. True if minimizing the loss makes the embeddings
+    forget the condition, as that of a fair objective; as a guide it is then for `keep = false` alone."""
+    measures_dependence: bool = False
+    """Read when `guided` is built. True if the loss is lower, the less any vectors tell of the condition: a
+    guide then maximizes it to keep, and reads features unless `at` says otherwise."""
+
+    def check_read(self, name: str, condition: Condition) -> None:
+        """Called when a pipeline is composed, with each condition that the objective reads.
+
+        It comes before the general check. Raises a ValueError for a condition that it cannot take, in words
+        of its own.
+        """
+
+    def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
+        """Called once in every run, a resumed one too; creates parameters and state of these sizes.
+
+        The conditions are fitted then, and there is no optimizer yet. `tables` has the `Table` of each
+        fitted condition by name, less the samples left out of training; `sizes` is a `Sizes`.
+        """
+
+    def statistics(self) -> Mapping[str, Statistic]:
+        """Called once, after `setup`. Returns the Gram matrices that a queue should maintain.
+
+        They are `Statistic`, by the name under which they appear in `pairs.queue.grams`.
+        """
+        return {}
+
+    def progress(self, step: int, total: int) -> None:
+        """Called before the loss of each batch; updates scheduled numbers.
+
+        `step` is the number of optimizer steps taken, `total` the number in the run.
+        """
+
+    def scalars(self) -> Mapping[str, Tensor]:
+        """Called when metrics are logged. Returns each scheduled or learned number by name.
+
+        The values are the current ones, 0-d and without gradient, logged as `objective/<name>`.
+        """
+        return {}
+
+    def after_step(self) -> None:
+        """Called after each optimizer step. Commits state that the step changes."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from torch import Tensor
+
+from ccl_plugins.protocols.condition import ValueType
+from ccl_plugins.protocols.traits import absent_by_default, traits_of
 
 
 class Sampler(Protocol):
     """The order of samples: a pure function of its settings, the seed and the epoch.
 
     The pipeline supplies ``size``, ``batch_size``, ``seed`` and ``condition`` (a row per sample) by keyword
-    to a constructor that takes them.  A parameter ``on`` names the condition; the static method
-    ``value_types(parameters)``, if it exists, gives the value types that are accepted.
+    to a constructor that takes them.  A parameter ``on`` names the condition.
     """
 
     def __len__(self) -> int:
@@ -21,3 +23,16 @@ class Sampler(Protocol):
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """Global batches of sample indices, (B,) or, for partners, (B, 2), from batch ``start`` on."""
+
+
+@traits_of("sampler")
+class SamplerTraits:
+    """What a sampler may have beside its protocol."""
+
+    @absent_by_default
+    @staticmethod
+    def value_types(parameters: Mapping[str, Any]) -> Sequence[ValueType]:
+        """Called when a pipeline is composed, with all parameters of the sampler.
+
+        Returns the value types that its condition may have; without it, any.
+        """

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from ccl_plugins.objectives import ContrastiveObjective, Mixture
 from ccl_plugins.objectives.base import own_terms
-from ccl_plugins.protocols import Sizes, Table, ValueType, trait
+from ccl_plugins.protocols import ObjectiveTraits, Sizes, Table, ValueType, trait
 from ccl_plugins.testing.assertions import (
     require,
     require_equal,
@@ -272,7 +272,7 @@ def check_compiles_without_graph_breaks(subject: Subject) -> None:
 def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:
     """Tiny batches, one class, and equal, opposite or zero rows must give a finite loss or a ValueError.
 
-    An objective with ``setup`` gets only class ids that its tables have, as in training.
+    An objective with a ``setup`` of its own gets only class ids that its tables have, as in training.
     """
     objective, example = prepared(subject, n=5, dtype=torch.float32)
     usual = example.views
@@ -280,7 +280,8 @@ def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:
     opposite = usual[:1] * torch.tensor([(-1.0) ** i for i in range(len(usual))])[:, None, None]
     rows = {"random": usual, "identical": flat, "zero": 0 * usual, "opposite": opposite}
     most, given = usual.shape[1], hasattr(objective, "EXAMPLE_CONDITION")
-    different = CLASSES if hasattr(objective, "setup") else most
+    setup = getattr(type(objective), "setup", ObjectiveTraits.setup)
+    different = most if setup is ObjectiveTraits.setup else CLASSES
     for (name, views), n, classes in itertools.product(rows.items(), (2, most), (1, different)):
         ids = torch.arange(n) % classes
         condition = {k: _values_of(z, ids, given) for k, z in example.condition.items()}

@@ -1,20 +1,18 @@
-"""Traits: one table, one default for each name, and wrong forms refused where a component is built."""
+"""Traits: one default for each name, and wrong forms refused where a component is built."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import re
-from collections import Counter
 
 import pytest
 from support.imports import ROOT
 
 import ccl_plugins as ccl
 from ccl_plugins.kinds import KINDS, protocol, registry
-from ccl_plugins.objectives import ContrastiveObjective
-from ccl_plugins.protocols import TRAITS, trait
-from ccl_plugins.protocols.traits import DEFAULTS, wrong_traits
+from ccl_plugins.protocols import KernelTraits, trait
+from ccl_plugins.protocols.traits import DEFAULTS, TRAITS, names, wrong_traits
 
 
 class Rows:
@@ -51,9 +49,21 @@ def built(kind, base, **members):
 
 
 def test_a_name_has_one_default_and_every_kind_is_one_of_the_project():
-    assert all(DEFAULTS[each.name] == each.default for each in TRAITS)
-    assert max(Counter((each.kind, each.name) for each in TRAITS).values()) == 1
-    assert {each.kind for each in TRAITS} <= {kind.name for kind in KINDS}
+    assert {*TRAITS} <= {kind.name for kind in KINDS}
+    for traits in TRAITS.values():
+        defaults = {name: getattr(traits(), name) for name in names(traits)}
+        plain = {name: value for name, value in defaults.items() if not callable(value)}
+        assert plain.items() <= DEFAULTS.items()
+        assert not {
+            name for each in TRAITS.values() if each is not traits for name in names(each)
+        } & (defaults.keys() - plain.keys())
+
+
+def test_a_component_that_inherits_its_traits_has_their_defaults():
+    inherits = type("Inherits", (Same, KernelTraits), {})
+    assert trait(inherits(), "one_hot") is False
+    assert trait(inherits(), "features") is trait(inherits, "features") is None
+    ccl.local("kernel", inherits).build()
 
 
 def test_what_is_not_declared_or_none_has_its_default():
@@ -154,17 +164,8 @@ def of_contracts():
                 yield from inspect.signature(spec.load()).parameters
 
 
-def test_every_trait_that_the_sources_read_is_in_the_table():
+def test_every_trait_that_the_sources_read_is_declared():
     read = [*members_read()]
     assert len(read) > 100
-    known = {each.name for each in TRAITS} | {*of_contracts()}
+    known = {*DEFAULTS} | {*of_contracts()}
     assert [each for each in read if each[0] not in known] == []
-
-
-def test_every_switch_of_the_base_class_of_objectives_is_in_the_table():
-    switches = {
-        name for name, value in vars(ContrastiveObjective).items() if isinstance(value, bool)
-    }
-    assert switches - {*dir(protocol("objective"))} <= {
-        t.name for t in TRAITS if t.kind == "objective"
-    }
