@@ -17,11 +17,35 @@ from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import (
     Condition,
     Objective,
-    Sizes,
-    Table,
     ValueType,
     trait,
 )
+
+COMBINED: Mapping[str, Callable[[list[Any]], Any]] = {
+    "embedding": lambda declared: "raw" if "raw" in declared else "sphere",
+    "distributed": lambda declared: "replicated" if "replicated" in declared else "mean",
+    "min_views": max,
+    "within_view": any,
+    "hierarchies": any,
+    "reads_queue": any,
+    "reads_features": any,
+    "reads_patches": any,
+    "adversarial": any,
+    "stops_gradient": any,
+    "compiles": all,
+    "in_parts": all,
+}
+"""What a mixture is, of what its objectives declare."""
+
+
+def _calling_all(name: str) -> Callable[..., None]:
+    """A method of a mixture that calls the trait of this name of all its objectives."""
+
+    def call(self: Mixture, *args: Any) -> None:
+        for declared in self._declared(name):
+            declared(*args)
+
+    return call
 
 
 class Mixture(ContrastiveObjective):
@@ -49,6 +73,8 @@ class Mixture(ContrastiveObjective):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"objectives": ["infonce", "ucl"], "weights": [1, 0.5]}
     parts: Any
     """A ModuleDict of `Part`."""
+    setup = _calling_all("setup")
+    after_step = _calling_all("after_step")
 
     def __init__(
         self,
@@ -78,22 +104,10 @@ class Mixture(ContrastiveObjective):
         """Take the parts, and declare what follows from their objectives."""
         self.parts = nn.ModuleDict(parts)
         members = {name: part.objective for name, part in parts.items()}
-        raw = [member.embedding == "raw" for member in members.values()]
-        self.embedding = "raw" if any(raw) else "sphere"
-        self._both_kinds = any(raw) and not all(raw)
-        self.min_views = max(member.min_views for member in members.values())
-        self.within_view = any(member.within_view for member in members.values())
-        means = [member.distributed == "mean" for member in members.values()]
-        self.distributed = "mean" if all(means) else "replicated"
-        self.hierarchies = any(self._declared("hierarchies"))
-        self.reads_queue = any(self._declared("reads_queue"))
-        self.reads_features = any(self._declared("reads_features"))
-        self.reads_patches = any(self._declared("reads_patches"))
+        for name, combined in COMBINED.items():
+            setattr(self, name, combined(self._declared(name)))
         self.reads_projections = any(map(reads_projections, members.values()))
-        self.compiles = all(self._declared("compiles"))
-        self.in_parts = all(self._declared("in_parts"))
-        self.adversarial = any(self._declared("adversarial"))
-        self.stops_gradient = any(self._declared("stops_gradient"))
+        self._both_kinds = len({member.embedding for member in members.values()}) > 1
         self._conditions = _common_value_types(members)
         self.set_place("")
 
@@ -114,16 +128,6 @@ class Mixture(ContrastiveObjective):
             if isinstance(part.objective, ContrastiveObjective):
                 part.objective.set_place(f"{place}/{name}" if place else name)
 
-    def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
-        """Let the objectives create parameters that depend on the conditions' tables and on sizes."""
-        for setup in self._declared("setup"):
-            setup(tables, sizes)
-
-    def after_step(self) -> None:
-        """Let the objectives change their state after an optimizer step."""
-        for after_step in self._declared("after_step"):
-            after_step()
-
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
         """Let the objectives check the condition values of a call."""
         for part in self.parts.values():
@@ -132,8 +136,7 @@ class Mixture(ContrastiveObjective):
 
     def statistics(self) -> dict[str, Statistic]:
         """The statistics that the objectives ask a queue to keep."""
-        declared = [statistics() for statistics in self._declared("statistics")]
-        return {name: each for statistics in declared for name, each in statistics.items()}
+        return {k: v for declared in self._declared("statistics") for k, v in declared().items()}
 
     def progress(self, step: int, total: int) -> None:
         """Set the scheduled numbers of weights and objectives to their values at a step."""
