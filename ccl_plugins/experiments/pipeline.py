@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import Tensor
@@ -42,7 +43,6 @@ from ccl_plugins.experiments.record import Record, check_plugins, read_json
 from ccl_plugins.experiments.recorded import Recorded, lost_objects, refuse_lost, with_objects
 from ccl_plugins.experiments.requirements import check_columns, read_all
 from ccl_plugins.experiments.train import check, prepare, train
-from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
 from ccl_plugins.files.images import read_image
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
@@ -54,7 +54,15 @@ from ccl_plugins.protocols import Dataset, Frozen, Measurement, Table, trait
 from ccl_plugins.training.features import embed_texts
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.same_data import require_data_of
+from ccl_plugins.training.saved import OURS, Weights, newest_checkpoint
+from ccl_plugins.training.table_files import tables_of
 from ccl_plugins.watching.logging import log_again
+
+HELD = 6
+"""So many runs keep their weights in memory: those of a report's pictures, where its table has hundreds."""
+
+_holding: deque[ref[Run]] = deque()
+"""The runs that read their weights last."""
 
 
 class Pipeline(Composition):
@@ -217,8 +225,7 @@ class Run:
         """The built parts of the whole pipeline, with the weights of the newest readable checkpoint."""
         with undisturbed():
             parts = self.pipeline.build()
-        self.progress, states = self._newest()
-        for name, state in states.items():
+        for name, state in self._weights.networks.items():
             parts.networks[name].load_state_dict(state)
         parts.method.eval()
         self.method = parts.method
@@ -229,8 +236,7 @@ class Run:
         """The method with the newest readable weights; its backbone alone if it cannot be rebuilt."""
         if not isinstance(self.recorded, Recorded):
             return self.parts.method
-        self.progress, states = self._newest()
-        return self.recorded.method(states["method"])
+        return self.recorded.method(self._weights.networks["method"])
 
     @property
     def backbone(self) -> Any:
@@ -250,46 +256,33 @@ class Run:
     @cached_property
     def progress(self) -> tuple[int, int]:
         """The optimizer step of the newest readable weights, and the steps of the whole run."""
-        return self._newest()[0]
+        return self._weights.progress
 
-    def _newest(self) -> tuple[tuple[int, int], dict[str, dict[str, Tensor]]]:
-        """`progress`, and the networks' weights, of the finished run or of its newest checkpoint.
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """The versions of the packages that the newest readable weights were trained with."""
+        return self._weights.versions
+
+    @cached_property
+    def _weights(self) -> Weights:
+        """The newest readable weights, which the last `HELD` runs that read theirs keep.
 
         Warns:
             UserWarning: If a damaged file is passed over for another, naming the damaged file, and if the
-                folder's record is not that of the weights.
+                folder's record is not that of the weights, which lies beside them.
         """
-        from ccl_plugins.training.checkpointing import OURS, newest
-
-        file, names = self.folder.weights, ("method", "objective")
-        latest = next(iter(self.folder.steps), None)
-        saved = _finished(file, or_else=latest)
-        # A finished run that is resumed for more epochs has checkpoints of later steps.
-        if saved and (latest is None or latest.name <= self.folder.checkpoint(saved["step"]).name):
-            self._compare(saved["record"], file)
-            return (saved["step"], saved["step"]), {name: saved[name] for name in names}
-        if latest is None:
-            raise FileNotFoundError(
-                f"{self.path} holds no weights: training stopped before its first checkpoint, or the"
-                " folder was deleted"
-            )
-        file, saved = newest(self.folder)
-        self._compare(saved[OURS]["record"], file)
-        state = saved["state_dict"]
-        return (saved["global_step"], saved[OURS]["total"]), {
-            name: {
-                k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")
-            }
-            for name in names
-        }
-
-    def _compare(self, saved: str, file: Path) -> None:
-        """Warn if the folder's record is not that of the weights, which lies beside them."""
-        if changed := Record(json.loads(saved)).refusals(self.record):
+        weights = Weights.newest(self.folder)
+        if changed := Record(weights.record).refusals(self.record):
             warnings.warn(
-                f"{self.folder.record} was changed; in {file.name} it is another: {'; '.join(changed)}",
+                f"{self.folder.record} was changed; in {weights.file.name} it is another:"
+                f" {'; '.join(changed)}",
                 stacklevel=3,
             )
+        self.progress, self.versions = weights.progress, weights.versions
+        _holding.append(ref(self))
+        if len(_holding) > HELD and (run := _holding.popleft()()) is not None:
+            run.__dict__.pop("_weights", None)
+        return weights
 
     def condition_tables(self) -> dict[str, Table]:
         """The conditions' tables over the training split, by name, from the newest checkpoint.
@@ -302,9 +295,10 @@ class Run:
             DamagedCheckpoint: If no checkpoint can be read.
             MissingTable: If a table in a file is not there, or is another one.
         """
-        from ccl_plugins.training.checkpointing import OURS, newest
-        from ccl_plugins.training.table_files import tables_of
+        return dict(self._tables)
 
+    @cached_property
+    def _tables(self) -> dict[str, Table]:
         if not self.folder.steps:
             conditions = self.recorded.built_conditions
             if all(each.refresh == "batch" for each in conditions.values()):
@@ -313,8 +307,10 @@ class Run:
                 f"{self.path} has no checkpoint, which would hold the tables of its conditions"
                 f" {', '.join(map(repr, conditions))}"
             )
-        _, saved = newest(self.folder)
-        tables = tables_of(saved[OURS]["tables"], self.folder.checkpoints)
+        saved = self._weights.about
+        if "tables" not in saved:  # the weights are a finished run's
+            saved = newest_checkpoint(self.folder)[1][OURS]
+        tables = tables_of(saved["tables"], self.folder.checkpoints)
         return {name: Table(each["values"], each["extras"]) for name, each in tables.items()}
 
     def encode(
@@ -663,19 +659,6 @@ def _writes() -> bool:
     from ccl_plugins.training.ranks import rank
 
     return rank() == 0
-
-
-def _finished(file: Path, or_else: Path | None) -> dict[str, Any] | None:
-    """The weights of a finished run; None if there are none, or if they are damaged and others are not."""
-    if not file.is_file():
-        return None
-    try:
-        return read_checkpoint(file)
-    except DamagedCheckpoint as damage:
-        if or_else is None:
-            raise
-        warnings.warn(f"{damage}; the newest checkpoint is read instead", stacklevel=3)
-        return None
 
 
 def load(path: str | Path, *, objects: Mapping[str, Any] | None = None) -> Run:

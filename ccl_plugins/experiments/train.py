@@ -41,8 +41,8 @@ from ccl_plugins.objectives.base import refuse_parts
 from ccl_plugins.protocols import Measurement, trait
 from ccl_plugins.training.fitting import CannotBegin, FitResult, fit, until_begun
 from ccl_plugins.training.parts import Parts
-from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.sampling import check_batches, check_processes
+from ccl_plugins.training.saved import ResumePoint
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.logging import check as check_loggers
 from ccl_plugins.watching.logging import (

@@ -19,7 +19,7 @@ from ccl_plugins.experiments.results import (
 )
 from ccl_plugins.figures.samples import conditions_of
 from ccl_plugins.figures.series import MOST
-from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, versions
+from ccl_plugins.files.checkpoints import DamagedCheckpoint, versions
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.protocols import trait
 from ccl_plugins.report.answers import Compared
@@ -121,10 +121,9 @@ class Runs:
         """The versions that the runs were trained with, as far as they are known."""
         known: dict[str, Any] = {}
         for each in self.groups:
-            file = self.first(each).folder.weights
             try:
-                known |= read_checkpoint(file)["versions"] if file.is_file() else versions()
-            except (DamagedCheckpoint, KeyError, TypeError):
+                known |= self.first(each).versions or versions()
+            except (FileNotFoundError, DamagedCheckpoint, TypeError):
                 known |= versions()
             plugins = each.record.get("versions")
             known |= plugins if isinstance(plugins, Mapping) else {}

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from ccl_plugins.training.fitting import FitResult as FitResult
     from ccl_plugins.training.fitting import fit as fit
     from ccl_plugins.training.parts import Parts as Parts
-    from ccl_plugins.training.resume_point import ResumePoint as ResumePoint
     from ccl_plugins.training.same_data import OtherData as OtherData
     from ccl_plugins.training.same_data import fingerprint as fingerprint
+    from ccl_plugins.training.saved import ResumePoint as ResumePoint
     from ccl_plugins.training.settings import FitSettings as FitSettings
 
 _FILES = {
     "frozen_features": "features",
     **dict.fromkeys(("CannotBegin", "FitResult", "fit"), "fitting"),
     "Parts": "parts",
-    "ResumePoint": "resume_point",
+    "ResumePoint": "saved",
     **dict.fromkeys(("OtherData", "fingerprint"), "same_data"),
     "FitSettings": "settings",
 }

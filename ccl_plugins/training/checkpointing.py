@@ -1,9 +1,8 @@
-"""Checkpoints of a run: when they are written, their content, and the one to resume from."""
+"""Checkpoints of a run: when they are written, and their content."""
 
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,24 +13,16 @@ from pytorch_lightning.callbacks import Checkpoint
 from torch import distributed as dist
 from torch import nn
 
-from ccl_plugins.files.checkpoints import (
-    TABLE,
-    DamagedCheckpoint,
-    read_checkpoint,
-    versions,
-    write_checkpoint,
-)
+from ccl_plugins.files.checkpoints import TABLE, read_checkpoint, versions, write_checkpoint
 from ccl_plugins.files.lock import FolderGone, is_owned
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.numerics.generators import generator_states
 from ccl_plugins.training import ranks
 from ccl_plugins.training.interrupt import Interrupt
 from ccl_plugins.training.loss_log import LossLog
+from ccl_plugins.training.saved import OURS
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step_checks import non_finite_weights, refuse_non_finite_weights
-
-OURS = "ccl_plugins"
-"""The key of this library's part of Lightning's checkpoints."""
 
 
 class CheckpointFiles(TorchCheckpointIO):
@@ -71,35 +62,6 @@ def leave_newest(run: RunFolder, latest: Path, keep: int) -> None:
     files = run.steps
     place = files.index(latest)
     run.delete(*files[:place], *files[place + keep :])
-
-
-def newest(run: RunFolder) -> tuple[Path, dict[str, Any]]:
-    """The newest readable checkpoint of a run, its file and its content; see `ResumePoint.newest`."""
-    if not (paths := run.steps):
-        raise FileNotFoundError(f"there is no checkpoint to resume from in {run.checkpoints}")
-    damage: DamagedCheckpoint | None = None
-    for path in paths:
-        try:
-            content = read_checkpoint(path)
-            if OURS not in content:
-                raise DamagedCheckpoint(f"{path} is not a checkpoint of a run")
-        except DamagedCheckpoint as error:
-            damage = damage or error
-            continue
-        if damage is not None:
-            warnings.warn(f"{damage}; resuming from {path.name}, which is older", stacklevel=3)
-        return path, content
-    assert damage is not None
-    raise damage
-
-
-def last_good(run: RunFolder) -> str:
-    """The checkpoint that a run can return to, as a sentence for an error message."""
-    try:
-        path, content = newest(run)
-    except (FileNotFoundError, DamagedCheckpoint):
-        return "No checkpoint was written before"
-    return f"The last good checkpoint is {path}, of step {content['global_step']}"
 
 
 class Checkpointing(Checkpoint):

@@ -18,8 +18,8 @@ from ccl_plugins.training.interrupt import Interrupt, Waiting
 from ccl_plugins.training.loader import beside_workers
 from ccl_plugins.training.parameter_groups import parameter_groups
 from ccl_plugins.training.parts import Parts
-from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
+from ccl_plugins.training.saved import ResumePoint, last_good
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step_checks import NotFinite
 from ccl_plugins.training.tables import Tables
@@ -88,7 +88,7 @@ def fit(
     # Lightning takes seconds to import.
     from pytorch_lightning.callbacks import LambdaCallback
 
-    from ccl_plugins.training.checkpointing import Checkpointing, last_good
+    from ccl_plugins.training.checkpointing import Checkpointing
     from ccl_plugins.training.loss_log import LossLog
     from ccl_plugins.training.module import TrainingModule
     from ccl_plugins.training.trainer import make_trainer, quiet

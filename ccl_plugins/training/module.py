@@ -27,8 +27,8 @@ from ccl_plugins.training.loader import Batch, Items, Loader, augment, default_w
 from ccl_plugins.training.loss_log import publish
 from ccl_plugins.training.parameter_groups import parameter_groups, scaled
 from ccl_plugins.training.parts import Parts
-from ccl_plugins.training.resume_point import ResumePoint
 from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
+from ccl_plugins.training.saved import ResumePoint
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step import take_step, warn_about_statistics
 from ccl_plugins.training.step_checks import nothing_counts, nothing_reaches, refuse_non_finite

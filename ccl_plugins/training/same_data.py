@@ -17,7 +17,7 @@ from ccl_plugins.numerics.generators import mix, seed_cpu, undisturbed
 from ccl_plugins.protocols import Table, Transform, trait
 from ccl_plugins.training.loader import read_batch
 from ccl_plugins.training.parts import Parts
-from ccl_plugins.training.resume_point import ResumePoint
+from ccl_plugins.training.saved import ResumePoint
 from ccl_plugins.training.tables import Tables
 from ccl_plugins.transforms.modalities import by_modality
 from ccl_registry.errors import Mistake

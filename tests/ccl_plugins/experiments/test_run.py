@@ -12,6 +12,7 @@ from PIL import Image
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
+from ccl_plugins.experiments.pipeline import HELD
 from ccl_plugins.experiments.record import Record
 from ccl_plugins.experiments.train import RunExists, _is_finished, check
 from ccl_plugins.files.run_folder import RunFolder
@@ -87,6 +88,13 @@ def test_a_run_is_rebuilt_by_name(finished):
     assert features.shape == (7, 84)
     torch.testing.assert_close(features, finished.encode(images))
     torch.testing.assert_close(again.encode(list(images)), features, rtol=1e-4, atol=1e-5)
+
+
+def test_of_many_runs_few_keep_their_weights_in_memory(finished):
+    runs = [ccl.load(finished.path) for _ in range(HELD + 2)]
+    assert {run.progress for run in runs} == {(5, 5)}
+    assert sum("_weights" in vars(run) for run in runs) == HELD
+    assert runs[0].versions == finished.versions
 
 
 def test_a_folder_with_a_run_is_refused_and_left_alone(finished):

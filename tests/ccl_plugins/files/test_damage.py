@@ -15,7 +15,7 @@ from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, wr
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, summed, write_sums
 from ccl_plugins.files.tensors import DamagedFile, read_tensors, write_tensors
-from ccl_plugins.training.checkpointing import OURS, newest
+from ccl_plugins.training.saved import OURS, newest_checkpoint
 
 TENSORS = {"weight": torch.randn(30, 20), "steps": torch.arange(9)}
 DATA = {"state_dict": TENSORS, "global_step": 3, OURS: {"record": "{}", "rates": [0.1, None]}}
@@ -68,7 +68,7 @@ def test_a_checkpoint_with_a_wrong_bit_gives_way_to_the_one_before(tmp_path):
     for bit in bits(path, 20)[16:40]:
         flip(path, whole, bit)
         with pytest.warns(UserWarning, match=r"step-0+6\.ckpt is damaged .*from step-0+3\.ckpt"):
-            assert newest(RunFolder(tmp_path))[1]["global_step"] == 3
+            assert newest_checkpoint(RunFolder(tmp_path))[1]["global_step"] == 3
 
 
 def test_every_wrong_bit_in_a_file_of_tensors_is_noticed_or_changes_no_value(tmp_path):

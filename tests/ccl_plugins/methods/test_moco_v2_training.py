@@ -21,7 +21,7 @@ from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import FairCCLK, InfoNCE
 from ccl_plugins.samplers import ConditionalPair
 from ccl_plugins.training import FitSettings, Parts
-from ccl_plugins.training.checkpointing import newest
+from ccl_plugins.training.saved import newest_checkpoint
 
 
 class Moving:
@@ -62,7 +62,7 @@ def run(parts: Parts, out: Path, **changes: Any) -> Parts:
 
 
 def table(out: Path) -> torch.Tensor:
-    _, saved = newest(RunFolder(out))
+    _, saved = newest_checkpoint(RunFolder(out))
     return saved["ccl_plugins"]["tables"]["condition"]["values"]
 
 

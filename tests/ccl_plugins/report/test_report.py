@@ -10,6 +10,7 @@ import re
 import shutil
 import tomllib
 import warnings
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,12 +27,14 @@ from ccl_plugins.experiments.record import Record
 from ccl_plugins.experiments.results import Result, compare, labels_of, spread
 from ccl_plugins.figures import KeptAndLeaked, embedding_map, figure
 from ccl_plugins.figures.samples import Values, same_data
+from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.sums import summed
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import DoesNotApply, Measurement
 from ccl_plugins.report import pictures
 from ccl_plugins.report.answers import Compared, answers
 from ccl_plugins.report.page import _configurations, _measured, _neighbors, write_report
+from ccl_plugins.training import saved
 
 QUESTIONS = (
     "Is it learning?",
@@ -99,15 +102,35 @@ def runs(folder):
 
 
 @pytest.fixture(scope="module")
-def page(folder, tmp_path_factory):
+def reported(folder, tmp_path_factory):
+    """A report of all runs, and how often it read each file of weights."""
     paths = sorted(folder.iterdir(), reverse=True)
     out = tmp_path_factory.mktemp("report") / "report.html"
-    return write_report([ccl.load(path) for path in paths], out)
+    read = Counter()
+
+    def counting(path):
+        read[path] += 1
+        return read_checkpoint(path)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saved, "read_checkpoint", counting)
+        return write_report([ccl.load(path) for path in paths], out), read
+
+
+@pytest.fixture(scope="module")
+def page(reported):
+    return reported[0]
 
 
 def texts(file):
     text = re.sub(r"<(style|script)>.*?</\1>", "", file.read_text("utf-8"), flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+def test_weights_and_checkpoints_are_read_once(reported, folder):
+    read = reported[1]
+    assert read.keys() >= {*folder.glob("*/weights.pt")}
+    assert {*read.values()} == {1}
 
 
 def test_the_report_answers_the_three_questions_at_its_top(page):

@@ -19,7 +19,7 @@ import ccl_plugins as ccl
 from ccl_plugins.experiments.train import RunInterrupted
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
-from ccl_plugins.training.checkpointing import newest
+from ccl_plugins.training.saved import newest_checkpoint
 from ccl_plugins.watching.monitor import Monitor
 
 MEASURED = {
@@ -58,7 +58,7 @@ class StopAfter(Callback):
 
 def state(folder: Path) -> Any:
     """Weights, optimizer, tables and random generators at the end of a run."""
-    saved = newest(RunFolder(folder))[1]
+    saved = newest_checkpoint(RunFolder(folder))[1]
     moments = [each["state"] for each in saved["optimizer_states"]]
     generators = [
         (each["python"][1], each["numpy"], each["torch"])

@@ -1,0 +1,182 @@
+"""What a run saved, read back: its newest weights, and the checkpoint that it continues from."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
+from ccl_plugins.files.run_folder import RunFolder
+from ccl_plugins.training.table_files import tables_of
+
+OURS = "ccl_plugins"
+"""The key of this library's part of Lightning's checkpoints."""
+
+NETWORKS = ("method", "objective")
+"""The networks of a run by their names in its files, as `ccl_plugins.training.parts.Parts` has them."""
+
+
+def newest_checkpoint(run: RunFolder) -> tuple[Path, dict[str, Any]]:
+    """The newest readable checkpoint of a run: its file and its content, as Lightning wrote it.
+
+    Raises:
+        FileNotFoundError: If there is none.
+        DamagedCheckpoint: If none can be read.
+
+    Warns:
+        UserWarning: If a damaged file is passed over for an older one; names the damaged file.
+    """
+    if not (paths := run.steps):
+        raise FileNotFoundError(f"there is no checkpoint to resume from in {run.checkpoints}")
+    damage: DamagedCheckpoint | None = None
+    for path in paths:
+        try:
+            content = read_checkpoint(path)
+            if OURS not in content:
+                raise DamagedCheckpoint(f"{path} is not a checkpoint of a run")
+        except DamagedCheckpoint as error:
+            damage = damage or error
+            continue
+        if damage is not None:
+            warnings.warn(f"{damage}; resuming from {path.name}, which is older", stacklevel=3)
+        return path, content
+    assert damage is not None
+    raise damage
+
+
+def last_good(run: RunFolder) -> str:
+    """The checkpoint that a run can return to, as a sentence for an error message."""
+    try:
+        path, content = newest_checkpoint(run)
+    except (FileNotFoundError, DamagedCheckpoint):
+        return "No checkpoint was written before"
+    return f"The last good checkpoint is {path}, of step {content['global_step']}"
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """The checkpoint that a run continues from, and the part of it that Lightning does not restore.
+
+    Args:
+        path: The checkpoint's file.
+        step: Optimizer steps taken until then.
+        record: The record of the run, as plain data; its ``"data"`` identifies the data.
+        consumed: Global batches consumed until then.
+        tables: The state of the conditions' tables.
+        generators: The states of the random generators of each process.
+    """
+
+    path: Path
+    step: int
+    record: Mapping[str, Any]
+    consumed: int
+    tables: Mapping[str, Any]
+    generators: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def newest(cls, run: RunFolder) -> ResumePoint:
+        """The newest readable checkpoint of a run.
+
+        Raises:
+            FileNotFoundError: If there is none.
+            DamagedCheckpoint: If none can be read.
+            MissingTable: If a condition's table in a file is not there, or is another one.
+
+        Warns:
+            UserWarning: If a damaged file is passed over for an older one; names the damaged file.
+        """
+        path, content = newest_checkpoint(run)
+        state = content[OURS]
+        return cls(
+            path,
+            content["global_step"],
+            record=json.loads(state["record"]),
+            consumed=state["consumed"],
+            tables=tables_of(state["tables"], run.checkpoints),
+            generators=state["generators"],
+        )
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The newest readable weights of a run, and what was saved with them.
+
+    Args:
+        file: Where they are: the finished run's weights, or a checkpoint.
+        step: Optimizer steps taken until then.
+        networks: The state of each network, by name.
+        about: What was saved with them: ``record`` as JSON, ``versions``, and of a checkpoint ``total``,
+            the steps of the whole run, and ``tables``.
+    """
+
+    file: Path
+    step: int
+    networks: Mapping[str, Mapping[str, Tensor]]
+    about: Mapping[str, Any]
+
+    @classmethod
+    def newest(cls, run: RunFolder) -> Weights:
+        """The newest readable weights of a run.
+
+        Raises:
+            FileNotFoundError: If there are none.
+            DamagedCheckpoint: If none can be read.
+
+        Warns:
+            UserWarning: If a damaged file is passed over for another; names the damaged file.
+        """
+        latest = next(iter(run.steps), None)
+        finished = _finished(run, or_else=latest)
+        # A finished run that is resumed for more epochs has checkpoints of later steps.
+        if finished and (latest is None or latest.name <= run.checkpoint(finished["step"]).name):
+            networks = {name: finished.pop(name) for name in NETWORKS}
+            return cls(run.weights, finished["step"], networks, finished)
+        if latest is None:
+            raise FileNotFoundError(
+                f"{run.path} holds no weights: training stopped before its first checkpoint, or the"
+                " folder was deleted"
+            )
+        file, content = newest_checkpoint(run)
+        state = content["state_dict"]
+        networks = {
+            name: {
+                k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")
+            }
+            for name in NETWORKS
+        }
+        return cls(file, content["global_step"], networks, content[OURS])
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The steps taken, and those of the whole run."""
+        return self.step, self.about.get("total", self.step)
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The versions of the packages that the run was trained with; none if they are not known."""
+        return self.about.get("versions") or {}
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """The record of the run, which is that of the folder unless somebody changed it."""
+        record: Mapping[str, Any] = json.loads(self.about["record"])
+        return record
+
+
+def _finished(run: RunFolder, or_else: Path | None) -> dict[str, Any] | None:
+    """The file of a finished run's weights; None without it, and if it is damaged and others are not."""
+    if not run.weights.is_file():
+        return None
+    try:
+        return read_checkpoint(run.weights)
+    except DamagedCheckpoint as damage:
+        if or_else is None:
+            raise
+        warnings.warn(f"{damage}; the newest checkpoint is read instead", stacklevel=3)
+        return None
