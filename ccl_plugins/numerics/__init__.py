@@ -15,6 +15,7 @@ from ccl_plugins.numerics.logsumexp import logsumexp as logsumexp
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks as logsumexp_blocks
 from ccl_plugins.numerics.logsumexp import masked as masked
 from ccl_plugins.numerics.precision import at_least_float32 as at_least_float32
+from ccl_plugins.numerics.second_derivatives import differentiable_once as differentiable_once
 from ccl_plugins.numerics.sinkhorn import sinkhorn as sinkhorn
 from ccl_plugins.numerics.streaming import queue_logsumexp as queue_logsumexp
 

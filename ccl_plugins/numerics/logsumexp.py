@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.numerics.numbers import Number
+from ccl_plugins.numerics.second_derivatives import differentiable_once
 
 EMPTY = -1e30
 """The logit of an entry that does not count."""
@@ -51,49 +52,6 @@ def least_exponent(dtype: torch.dtype) -> float:
     return -60.0 if dtype == torch.float32 else -600.0
 
 
-def links(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """A tensor of the shape and the gradient of each, which holds no values and takes no memory.
-
-    A backward pass that saves it can be differentiated again without having kept the tensor.  There is
-    none while torch.compile traces: compiled code is differentiated once.
-    """
-    if torch.compiler.is_compiling():
-        return []
-    return [_Link.apply(each) for each in tensors]  # type: ignore[no-untyped-call]  # torch's
-
-
-class _Link(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        ctx.set_materialize_grads(False)
-        return x.new_zeros(()).expand_as(x)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor | None) -> Tensor | None:
-        return grad
-
-
-def filled(linked: Tensor, values: Tensor) -> Tensor:
-    """``values`` in the place of the tensor that ``linked`` stands for, with its gradient."""
-    result: Tensor = _Filled.apply(linked, values)  # type: ignore[no-untyped-call]  # torch's
-    return result
-
-
-class _Filled(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, linked: Tensor, values: Tensor) -> Tensor:
-        return values.clone()
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return grad, None
-
-
-def asked_for_graph() -> bool:
-    """Whether the gradient that a backward pass computes is itself differentiated."""
-    return torch.is_grad_enabled() and not torch.compiler.is_compiling()
-
-
 class _LogSumExp(torch.autograd.Function):
     @staticmethod
     def forward(
@@ -102,7 +60,6 @@ class _LogSumExp(torch.autograd.Function):
         weights: Tensor | None,
         scale: float,
         leave_out: int | None,
-        *linked: Tensor,
     ) -> Tensor:
         ctx.scale = scale
         plain = weights is None and leave_out is None and scale == 1
@@ -114,19 +71,13 @@ class _LogSumExp(torch.autograd.Function):
         shares = gaps.clamp_min_(least_exponent(logits.dtype)).exp_()
         total = shares.sum(-1, keepdim=True)
         # No gradient flows where nothing counts.
-        ctx.save_for_backward(shares, total / (top > EMPTY / 2), *linked)
+        ctx.save_for_backward(shares, total / (top > EMPTY / 2))
         return (total.log() + top).squeeze(-1)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        shares, total, *linked = ctx.saved_tensors
-        others = [None] * (3 + len(linked))
-        if asked_for_graph():
-            # Logits up to a constant of each row, which the softmax does not see.
-            logits = filled(linked[0], shares.log() / ctx.scale)
-            slope = grad[..., None] * ctx.scale * total.isfinite()
-            return (ctx.scale * logits).softmax(-1) * slope, *others
-        return shares * (grad[..., None] * ctx.scale / total), *others
+        shares, total = ctx.saved_tensors
+        return shares * (grad[..., None] * ctx.scale / total), None, None, None
 
 
 def _weighted(logits: Tensor, weights: Tensor | None, scale: float) -> Tensor:
@@ -158,8 +109,7 @@ def logsumexp(
         leave_out: In logits (n, m), a column: from there on each row leaves out its own entry, the
             second row the next column's; None: no entry is left out.
     """
-    result: Tensor = _LogSumExp.apply(logits, weights, scale, leave_out, *links([logits]))  # type: ignore[no-untyped-call]  # torch's
-    return result
+    return differentiable_once(_LogSumExp.apply(logits, weights, scale, leave_out))  # type: ignore[no-untyped-call]  # torch's
 
 
 def logsumexp_blocks(blocks: Sequence[Tensor]) -> Tensor:
@@ -193,28 +143,14 @@ class _TiltedMean(torch.autograd.Function):
             for scale, total in zip((of_upper, of_lower), totals, strict=True)
         )
         slopes = [x.mul_(share).sub_(y.mul_(taken)) for x, y in zip(heavy, light, strict=True)]
-        ctx.scales, ctx.count = scales, count
-        ctx.save_for_backward(*blocks, *slopes)
+        ctx.save_for_backward(*slopes)
         ratio = totals[0].log_().sub_(totals[1].log_())
         return ratio.add_((top[:, 0] - shift) * (upper - lower))
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        count, saved = ctx.count, ctx.saved_tensors
-        sims, keeps, slopes = (saved[i * count : (i + 1) * count] for i in range(3))
-        if asked_for_graph():
-            upper, lower, of_upper, of_lower = ctx.scales
-            x = torch.cat([masked(x, keep) for x, keep in zip(sims, keeps, strict=True)], 1)
-            fixed, some = x.detach(), (x.detach() > EMPTY / 2).any(1, keepdim=True)
-            light, heavy = (
-                scale
-                * (scale * x + (whole - scale) * fixed)
-                .masked_fill(fixed < EMPTY / 2, EMPTY)
-                .softmax(1)
-                for whole, scale in ((lower, of_lower), (upper, of_upper))
-            )
-            slopes = ((heavy - light) * some).split([each.shape[1] for each in sims], 1)
-        return None, None, None, *(grad[:, None] * slope for slope in slopes), *([None] * count)
+        slopes = ctx.saved_tensors
+        return None, None, None, *(grad[:, None] * x for x in slopes), *([None] * len(slopes))
 
 
 def log_tilted_mean(
@@ -241,4 +177,5 @@ def log_tilted_mean(
     upper, lower = (1 + beta) / temperature, beta / temperature
     slopes = (upper, lower) if weight_gradient else (1 / temperature, 0.0)
     sims, keeps = [x for x, _ in blocks], [keep for _, keep in blocks]
-    return _TiltedMean.apply(shift, (upper, lower, *slopes), len(sims), *sims, *keeps)  # type: ignore[no-any-return, no-untyped-call]  # torch's
+    ratio = _TiltedMean.apply(shift, (upper, lower, *slopes), len(sims), *sims, *keeps)  # type: ignore[no-untyped-call]  # torch's
+    return differentiable_once(ratio)

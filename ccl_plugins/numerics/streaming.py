@@ -8,13 +8,13 @@ in one pass over blocks that fit the processor's cache, with a running maximum.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.logsumexp import EMPTY, asked_for_graph, least_exponent, logsumexp
+from ccl_plugins.numerics.logsumexp import EMPTY, least_exponent
+from ccl_plugins.numerics.second_derivatives import differentiable_once
 
 Weigh = Callable[[slice], Tensor]
 """From a slice of the queue to its weights (n or 1, ·): bool, True at keys that count, or logarithms."""
@@ -47,43 +47,24 @@ def queue_logsumexp(queries: Tensor, queue: Tensor, *weighings: Weigh) -> list[T
     """
     with torch.no_grad():
         sums = _streamed(queries, queue, weighings)
-    log_sums = []
-    for (value, mean), weigh in zip(sums, weighings, strict=True):
-        again = None if torch.compiler.is_compiling() else partial(_at_once, queue, weigh)
-        log_sums.append(_WithGradient.apply(queries, value, mean, again))  # type: ignore[no-untyped-call]  # torch's
-    return log_sums
+    return [
+        differentiable_once(_WithGradient.apply(queries, value, mean))  # type: ignore[no-untyped-call]  # torch's
+        for value, mean in sums
+    ]
 
 
 class _WithGradient(torch.autograd.Function):
-    """A value (u, n) whose gradient with respect to the queries (u, n, d) is known.
-
-    ``again`` computes the value from the queries, for a gradient that is itself differentiated.
-    """
+    """A value (u, n) whose gradient with respect to the queries (u, n, d) is known."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        queries: Tensor,
-        value: Tensor,
-        gradient: Tensor,
-        again: Callable[[Tensor], Tensor] | None,
-    ) -> Tensor:
-        ctx.again = again
-        ctx.save_for_backward(queries, gradient)
+    def forward(ctx: Any, queries: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
         return value.clone()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        queries, gradient = ctx.saved_tensors
-        if asked_for_graph():
-            (again,) = torch.autograd.grad(ctx.again(queries), queries, grad, create_graph=True)
-            return again, None, None, None
-        return grad[..., None] * gradient, None, None, None
-
-
-def _at_once(queue: Tensor, weigh: Weigh, queries: Tensor) -> Tensor:
-    """The log-sums (u, n) of a single weighing, with a tensor of size queries x queue."""
-    return logsumexp(queries @ queue.mT, weigh(slice(0, queue.shape[-2])))
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return grad[..., None] * gradient, None, None
 
 
 def _streamed(

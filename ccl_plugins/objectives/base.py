@@ -17,6 +17,7 @@ from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.joint import Joint, of_one_tensor
 from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, similarities
 from ccl_plugins.numerics.precision import at_least_float32, unit
+from ccl_plugins.numerics.second_derivatives import differentiable_once
 from ccl_plugins.objectives.inputs import (
     Given,
     Wanted,
@@ -301,9 +302,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         if pairs.processes > 1 and self.distributed == "mean":
             total, share = gather(total[None]).sum(), pairs.processes
         mean = weighted * share / total.clamp_min(torch.finfo(total.dtype).tiny)
-        if not torch.compiler.is_compiling() and self.stops_gradient:
-            mean = _DifferentiableOnce.apply(mean)
-        return mean
+        return differentiable_once(mean) if self.stops_gradient else mean
 
     def forward(
         self,
@@ -402,34 +401,6 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
     def undefined_hint(self) -> str:
         """The end of the error message for an undefined loss: a setting that avoids it."""
         return ""
-
-
-class _DifferentiableOnce(torch.autograd.Function):
-    """A loss that holds a factor constant; its second derivative, which would lack a part, is refused."""
-
-    @staticmethod
-    def forward(ctx: Any, loss: Tensor) -> Tensor:
-        ctx.save_for_backward(loss)
-        return loss.view_as(loss)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        if torch.is_grad_enabled():  # for a second derivative
-            grad = _Refused.apply(grad, *ctx.saved_tensors)
-        return grad
-
-
-class _Refused(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, grad: Tensor, loss: Tensor) -> Tensor:
-        return grad.view_as(grad)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        raise RuntimeError(
-            "this loss has stops_gradient = True: it holds a factor constant, and the gradient of its"
-            " gradient would silently lack a part"
-        )
 
 
 def stack_rows(rows: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

@@ -12,16 +12,14 @@ from torch import Tensor
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import (
     EMPTY,
-    asked_for_graph,
-    filled,
     in_order_of,
     least_exponent,
-    links,
     logsumexp_blocks,
     masked,
     softplus,
 )
 from ccl_plugins.numerics.numbers import Number
+from ccl_plugins.numerics.second_derivatives import differentiable_once
 from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
 from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
@@ -122,7 +120,7 @@ def log_share(
         scale = 1 / temperature
     sims, keep, chosen = zip(*blocks, strict=True)
     has_positives = torch.stack([mask.any(1) for mask in chosen]).any(0)
-    values = _LogShare.apply(scale, len(sims), *sims, *keep, *chosen, *links(sims))  # type: ignore[no-untyped-call]  # torch's
+    values = differentiable_once(_LogShare.apply(scale, len(sims), *sims, *keep, *chosen))  # type: ignore[no-untyped-call]  # torch's
     return torch.where(has_positives, values, 0), has_positives.to(values.dtype)
 
 
@@ -154,8 +152,7 @@ class _LogShare(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scale: float, k: int, *blocks: Tensor) -> Tensor:
-        ctx.k, ctx.scale = k, scale
-        parts = list(zip(blocks[:k], blocks[k : 2 * k], blocks[2 * k : 3 * k], strict=True))
+        parts = list(zip(blocks[:k], blocks[k : 2 * k], blocks[2 * k :], strict=True))
         number = torch.stack([chosen.sum(1) for _, _, chosen in parts]).sum(0).clamp_min(1)
         share = 1 / number.to(blocks[0].dtype)
         mean, shares, tops = torch.zeros_like(share), [], []
@@ -173,27 +170,11 @@ class _LogShare(torch.autograd.Function):
         for each, less, (sims, _, chosen) in zip(shares, shrink, parts, strict=True):
             each.mul_((less * scale / total)[:, None])
             each.sub_(in_order_of(sims, chosen) * (share * scale)[:, None])
-        ctx.save_for_backward(share, *shares, *blocks[2 * k :])
+        ctx.save_for_backward(*shares)
         return total.log() + top - mean
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        share, *saved = ctx.saved_tensors
-        k, scale = ctx.k, ctx.scale
-        gradients, chosen, linked = saved[:k], saved[k : 2 * k], saved[2 * k :]
-        if asked_for_graph():
-            means = [mask * share[:, None] for mask in chosen]
-            shares = [each / scale + mean for each, mean in zip(gradients, means, strict=True)]
-            tiny = torch.finfo(grad.dtype).tiny
-            logits = torch.cat(
-                [
-                    # Up to a constant of each row, which the softmax does not see.
-                    scale * filled(each, known.clamp_min(tiny).log() / scale)
-                    for each, known in zip(linked, shares, strict=True)
-                ],
-                1,
-            )
-            parts = logits.softmax(1).split([mean.shape[1] for mean in means], 1)
-            gradients = [(part - mean) * scale for part, mean in zip(parts, means, strict=True)]
-        others = [None] * (2 * k + len(linked))
+        gradients = ctx.saved_tensors
+        others = [None] * (2 * len(gradients))
         return None, None, *[each * grad[:, None] for each in gradients], *others

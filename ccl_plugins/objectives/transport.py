@@ -14,16 +14,9 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.numerics.distributed import gather
-from ccl_plugins.numerics.logsumexp import (
-    EMPTY,
-    asked_for_graph,
-    filled,
-    in_order_of,
-    least_exponent,
-    links,
-    masked,
-)
+from ccl_plugins.numerics.logsumexp import EMPTY, in_order_of, least_exponent, masked
 from ccl_plugins.numerics.numbers import Number
+from ccl_plugins.numerics.second_derivatives import differentiable_once
 from ccl_plugins.pairs.pairs import Pairs
 
 
@@ -57,8 +50,7 @@ def repulsion(products: Tensor, keep: Tensor, t_minus: Number | None, attached: 
 
     Arguments as in `log_negative_weights`; in the first ``attached`` columns, weights carry gradient.
     """
-    result: Tensor = _Repulsion.apply(products, keep, t_minus, attached, *links([products]))  # type: ignore[no-untyped-call]  # torch's
-    return result
+    return differentiable_once(_Repulsion.apply(products, keep, t_minus, attached))  # type: ignore[no-untyped-call]  # torch's
 
 
 class _Repulsion(torch.autograd.Function):
@@ -69,12 +61,7 @@ class _Repulsion(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        products: Tensor,
-        keep: Tensor,
-        t_minus: Number | None,
-        attached: int,
-        *linked: Tensor,
+        ctx: Any, products: Tensor, keep: Tensor, t_minus: Number | None, attached: int
     ) -> Tensor:
         twice = 0.0 if t_minus is None else 2 * t_minus  # softmax(-t⁻ (2 - 2s)) = softmax(2 t⁻ s)
         logits = (products * twice).masked_fill_(in_order_of(products, ~keep), EMPTY)
@@ -82,21 +69,18 @@ class _Repulsion(torch.autograd.Function):
         weights = logits.exp_()
         weights.div_(weights.sum(1, keepdim=True))
         mean, some = (weights * products).sum(1), keep.any(1)
-        ctx.twice, ctx.attached = twice, 0 if t_minus is None else attached
-        ctx.save_for_backward(weights, some, *linked)
+        ctx.attached = 0 if t_minus is None else attached
+        ctx.save_for_backward(weights, some)
         return torch.where(some, 2 * mean - 2, 0)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, some, *linked = ctx.saved_tensors
-        attached, others = ctx.attached, [None] * (3 + len(linked))
+        weights, some = ctx.saved_tensors
+        attached, others = ctx.attached, (None, None, None)
         grad = 2 * (grad * some)[:, None]
         if not attached:
             return weights * grad, *others
         logs = weights.log()
-        if asked_for_graph():
-            logs = filled(linked[0], logs / ctx.twice) * ctx.twice
-            weights = torch.cat([logs[:, :attached], logs[:, attached:].detach()], 1).softmax(1)
         gaps = logs - (weights * logs).sum(1, keepdim=True)  # 2 t⁻ (s - Σ_j π_j s_j)
         slopes = gaps[:, :attached] + 1
         if attached == weights.shape[1]:
@@ -109,7 +93,8 @@ def rbf_repulsion(products: Tensor, log_weights: Tensor, keep: Tensor, precision
     some = keep.any(1)
     per_query = (log_weights - precision * squared_distances(products)).logsumexp(1)
     mean = masked(per_query, some).logsumexp(0) - some.sum(dtype=products.dtype).clamp_min(1).log()
-    return torch.where(some.any(), mean, torch.zeros_like(mean))
+    # Of keys without gradient, the weights are constant.
+    return differentiable_once(torch.where(some.any(), mean, torch.zeros_like(mean)))
 
 
 def query_products(pairs: Pairs, i: int) -> Tensor:

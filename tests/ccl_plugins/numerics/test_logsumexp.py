@@ -7,7 +7,6 @@ import torch
 
 from ccl_plugins.numerics.logsumexp import (
     EMPTY,
-    asked_for_graph,
     in_order_of,
     log_tilted_mean,
     log_weights,
@@ -81,27 +80,6 @@ def test_a_mask_is_the_same_on_a_transposed_product(keep):
     torch.testing.assert_close(masked(x.T, keep), masked(x.T.contiguous(), keep))
 
 
-def test_gradients_of_any_order_are_right():
-    x = torch.randn(3, 4, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
-    logs = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(3, 4)
-
-    def gradient(x):
-        value = logsumexp(x, logs, 2.0, leave_out=1).square().sum()
-        return torch.autograd.grad(value, x, create_graph=True)[0]
-
-    assert torch.autograd.gradcheck(gradient, (x,))
-    assert torch.autograd.gradgradcheck(gradient, (x,))
-
-
-def test_where_nothing_counts_a_second_gradient_is_0_too():
-    x = torch.randn(2, 4, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
-    value = logsumexp(x, torch.tensor([[True], [False]]).expand(2, 4), 3.0)
-    (gradient,) = torch.autograd.grad(value.sum(), x, create_graph=True)
-    (again,) = torch.autograd.grad(gradient.square().sum(), x)
-    assert again[0].any()
-    assert torch.equal(again[1], torch.zeros(4).double())
-
-
 def test_the_own_entries_are_left_out_from_a_column_on():
     x = torch.randn(3, 6, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
     own = torch.arange(3)[:, None] + 2 == torch.arange(6)
@@ -139,14 +117,12 @@ def test_shares_far_below_the_largest_are_raised_to_a_normal_number():
         torch.testing.assert_close(gradient[0, 1:], expected.expand(2), rtol=1e-4, atol=0)
 
 
-def test_first_and_second_gradients_are_right_in_three_dimensions():
+def test_value_and_gradient_are_right_in_three_dimensions():
     x = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.manual_seed(0)).requires_grad_()
     gradients = []
     for value in (logsumexp(x, scale=2.0), (2 * x).logsumexp(-1)):
         assert value.shape == (2, 3)
-        (first,) = torch.autograd.grad(value.square().sum(), x, create_graph=True)
-        (second,) = torch.autograd.grad(first.square().sum(), x)
-        gradients.append((value, first, second))
+        gradients.append((value, *torch.autograd.grad(value.square().sum(), x)))
     torch.testing.assert_close(*gradients)
 
 
@@ -158,12 +134,6 @@ def test_a_mask_takes_the_order_of_a_product_of_its_shape():
     assert torch.equal(found, y)
     for other in (found, y[:1]):  # of the same order, and of another shape
         assert in_order_of(x, other) is other
-
-
-def test_a_graph_of_the_gradient_is_made_where_gradients_are_recorded():
-    assert asked_for_graph()
-    with torch.no_grad():
-        assert not asked_for_graph()
 
 
 def test_a_single_block_is_summed_as_it_is():
@@ -204,26 +174,13 @@ def test_the_tilted_mean_is_the_difference_of_two_logsumexp(temperature, beta, w
         torch.testing.assert_close(*slopes, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("weight_gradient", [True, False])
-def test_the_tilted_mean_has_the_second_derivatives(weight_gradient):
-    blocks, shift = some_blocks(), torch.rand(5).double()
-    inputs = [x for x, _ in blocks]
-    second = []
-    for function in (log_tilted_mean, plainly):
-        value = function(blocks, 0.3, 0.7, shift, weight_gradient).square().sum()
-        first = torch.autograd.grad(value, inputs, create_graph=True)
-        second.append(torch.autograd.grad(sum(g.square().sum() for g in first), inputs))
-    torch.testing.assert_close(*second, rtol=1e-9, atol=1e-11)
-
-
-@pytest.mark.parametrize("graph", [False, True])
-def test_rows_of_the_tilted_mean_in_which_nothing_counts_are_finite(graph):
+def test_rows_of_the_tilted_mean_in_which_nothing_counts_are_finite():
     blocks = some_blocks()
     for _, keep in blocks:
         keep[2] = False
     value = log_tilted_mean(blocks, 0.5, 1.0, torch.zeros(5).double())
     assert value.isfinite().all()
-    for slope in torch.autograd.grad(value.sum(), [x for x, _ in blocks], create_graph=graph):
+    for slope in torch.autograd.grad(value.sum(), [x for x, _ in blocks]):
         assert slope.isfinite().all()
         assert (slope[2] == 0).all()
         assert slope[0].any()

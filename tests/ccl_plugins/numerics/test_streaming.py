@@ -51,17 +51,11 @@ def test_each_view_may_have_a_queue_of_its_own():
     each = [queue_logsumexp(queries[i : i + 1], queue[i], *given) for i in range(2)]
     for together, alone in zip(found, zip(*each, strict=True), strict=True):
         torch.testing.assert_close(together, torch.cat(alone))
-        asked = {"retain_graph": True, "create_graph": True}
         one, other = (
-            torch.autograd.grad(x.square().sum(), queries, **asked)[0]
+            torch.autograd.grad(x.square().sum(), queries, retain_graph=True)[0]
             for x in (together, torch.cat(alone))
         )
         torch.testing.assert_close(one, other)
-        again = [
-            torch.autograd.grad(g.square().sum(), queries, retain_graph=True)[0]
-            for g in (one, other)
-        ]
-        torch.testing.assert_close(*again)
 
 
 def test_a_later_block_may_be_the_larger_by_far():
@@ -78,23 +72,6 @@ def test_each_query_has_its_own_maximum():
     torch.testing.assert_close(found, expected)
     both = [torch.autograd.grad(each.sum(), queries)[0] for each in (found, expected)]
     torch.testing.assert_close(*both)
-
-
-def test_a_second_gradient_is_that_of_the_whole():
-    queries, queue, weights = normal(2, 3, 4).requires_grad_(), normal(30, 4), normal(3, 30)
-
-    def value(queries):
-        found = queue_logsumexp(
-            queries,
-            queue,
-            lambda some: weights[:, some.start : some.stop],
-            lambda some: weights[:, some] > 0,
-            everything,
-        )
-        return torch.stack(found).square().sum()
-
-    assert torch.autograd.gradcheck(value, (queries,))
-    assert torch.autograd.gradgradcheck(value, (queries,))
 
 
 def test_where_nothing_counts_there_is_no_gradient():

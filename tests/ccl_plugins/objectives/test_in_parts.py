@@ -8,7 +8,7 @@ import pytest
 import torch
 from support import every_objective as every
 from support import in_parts
-from support.every_objective import Case, random_batch
+from support.every_objective import random_batch
 from torch import multiprocessing
 
 from ccl_plugins.kernels import RBF, Cosine, Delta
@@ -22,15 +22,12 @@ SHARED = [c for c in CASES if c.variant in ("", "excluding", "changing")]
 near = {"rtol": 1e-9, "atol": 1e-11}
 
 
-def value_and_gradients(case, make, size, times=1):
-    """The loss and its gradient by views and parameters, or the gradient of the gradient's square."""
+def value_and_gradients(case, make, size):
+    """The loss and its gradient by views and parameters."""
     batch, objective = make
     views = batch.views.clone().requires_grad_()
     leaves = [views, *objective.parameters()]
     loss = case(objective, replace(batch, views=views), size)
-    for _ in range(times - 1):
-        gradients = torch.autograd.grad(loss, leaves, create_graph=True)
-        loss = sum(each.square().sum() for each in gradients)
     return loss.detach(), *torch.autograd.grad(loss, leaves)
 
 
@@ -53,15 +50,6 @@ def test_value_and_gradient_are_those_of_all_anchors_at_once(case, place):
         for size in (1, 3, 100):
             parts = value_and_gradients(place, (given, case.build()), size)
             torch.testing.assert_close(parts, whole, **near)
-
-
-@pytest.mark.parametrize("name", ["infonce", "fair_cclk"])
-@pytest.mark.parametrize("place", [in_batch, with_queue])
-def test_the_gradient_has_a_gradient(name, place):
-    case = Case(name, {"kernel": "rbf"} if name == "fair_cclk" else {})
-    given = RawBatch(*random_batch(case)), case.build()
-    whole = value_and_gradients(place, given, None, times=2)
-    torch.testing.assert_close(value_and_gradients(place, given, 3, times=2), whole, **near)
 
 
 def test_on_two_processes_it_is_the_loss_of_one(two_processes):

@@ -46,20 +46,17 @@ def test_a_schedule_runs_from_its_start_in_the_first_step_to_its_end_in_the_last
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
 
 
-@pytest.mark.parametrize("second_order", [False, True])
 @pytest.mark.parametrize(
     ("objective", "options"),
     [(HUCL, {}), (HSCL, {"positives": "all"}), (HCL, {}), (HUCL, {"weight_gradient": False})],
 )
-def test_a_scheduled_beta_of_0_is_that_of_0(objective, options, second_order):
+def test_a_scheduled_beta_of_0_is_that_of_0(objective, options):
     (x, y), ids = random_batch()
     given = {"condition": ids} if objective is HSCL else {}
     found = []
     for beta in (0.0, scheduled("linear", 0.0, 0.0)):
         loss = objective(beta=beta, **options)(x, y, **given)
-        (slope,) = torch.autograd.grad(loss, x, create_graph=second_order)
-        again = torch.autograd.grad(slope.square().sum(), x) if second_order else ()
-        found.append((loss.detach(), slope.detach(), *again))
+        found.append((loss.detach(), *torch.autograd.grad(loss, x)))
     torch.testing.assert_close(found[1], found[0], rtol=1e-9, atol=1e-12)
 
 

@@ -181,14 +181,6 @@ def test_masks_say_which_keys_take_part(views):
         torch.testing.assert_close(found, expected)
 
 
-def test_a_second_derivative_flows_through_the_iterations():
-    views = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    objective = GCA(0.5, iterations=2)
-    torch.autograd.gradgradcheck(
-        lambda v: objective(*v), views.clone().requires_grad_(), fast_mode=True
-    )
-
-
 def test_iterations_keep_no_matrix_for_the_gradient(views):
     """More of them cost time and no memory."""
     kept = []
@@ -209,7 +201,7 @@ def test_iterations_keep_no_matrix_for_the_gradient(views):
 
 @pytest.mark.parametrize("temperature", [0.05, 0.5])
 @pytest.mark.parametrize("params", [{}, {"row_penalty": None, "kernel": RBF(scale=0.7)}])
-def test_gradients_of_gradients_are_those_of_the_value(views, temperature, params):
+def test_the_gradient_is_that_of_the_value_and_its_own_is_refused(views, temperature, params):
     objective = GCA(temperature, iterations=3, **params)
     few = [view[:4].clone().requires_grad_() for view in views[:2]]
 
@@ -217,7 +209,9 @@ def test_gradients_of_gradients_are_those_of_the_value(views, temperature, param
         return objective(*views, condition=Z[:4] if "kernel" in params else None)
 
     assert torch.autograd.gradcheck(loss, few, fast_mode=True, atol=1e-5)
-    assert torch.autograd.gradgradcheck(loss, few, fast_mode=True, atol=1e-4, rtol=1e-3)
+    slopes = torch.autograd.grad(loss(*few), few, create_graph=True)
+    with pytest.raises(RuntimeError, match="can be differentiated once"):
+        torch.autograd.grad(slopes[0].square().sum(), few)
 
 
 def scores(dtype=torch.float64, temperature=0.3):
@@ -239,13 +233,8 @@ def test_the_scaling_by_products_is_the_one_in_logarithms(iterations, exponents)
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
     if not iterations:
         return
-    first = [
-        torch.autograd.grad((y * weights).sum(), log_k, create_graph=True)[0]
-        for y in (found, expected)
-    ]
-    torch.testing.assert_close(*first, rtol=1e-9, atol=1e-12)
-    second = [torch.autograd.grad(g.square().sum(), log_k)[0] for g in first]
-    torch.testing.assert_close(*second, rtol=1e-8, atol=1e-11)
+    slopes = [torch.autograd.grad((y * weights).sum(), log_k)[0] for y in (found, expected)]
+    torch.testing.assert_close(*slopes, rtol=1e-9, atol=1e-12)
 
 
 def test_the_scaling_by_products_is_exact_in_float32_down_to_its_least_temperature():

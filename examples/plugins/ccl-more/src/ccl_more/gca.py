@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from ccl_plugins.arguments import positive, whole
-from ccl_plugins.numerics import EMPTY, logsumexp, masked
+from ccl_plugins.numerics import EMPTY, differentiable_once, logsumexp, masked
 from ccl_plugins.objectives import ContrastiveObjective, Scalar, ScalarAttribute
 from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
@@ -109,7 +109,7 @@ class GCA(ContrastiveObjective):
         fixed = not any(isinstance(each, Tensor) for each in (self.temperature, *exponents))
         narrow = NARROW if log_k.dtype == torch.float32 else NARROW / 8
         if fixed and float(self.temperature) >= narrow and not torch.compiler.is_compiling():
-            return _Offsets.apply(log_k, self.iterations, *exponents)
+            return differentiable_once(_Offsets.apply(log_k, self.iterations, *exponents))
         return offsets(log_k, self.iterations, *exponents)
 
     def exponent(self, penalty: float | Tensor | None) -> float | Tensor:
@@ -173,18 +173,13 @@ class _Offsets(torch.autograd.Function):
             log_v = (of_columns * (log_b - of_u.log() - most)).where(columns, 0)
             steps.append((v, of_v, u, of_u))
         ctx.exponents = of_rows, of_columns
-        ctx.iterations = iterations
-        ctx.save_for_backward(log_k, k, rows, columns, *(each for step in steps for each in step))
+        ctx.save_for_backward(k, rows, columns, *(each for step in steps for each in step))
         return log_v
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        log_k, k, rows, columns, *saved = ctx.saved_tensors
+        k, rows, columns, *saved = ctx.saved_tensors
         of_rows, of_columns = ctx.exponents
-        if torch.is_grad_enabled():  # for a second derivative
-            value = offsets(log_k, ctx.iterations, of_rows, of_columns)
-            (slope,) = torch.autograd.grad(value, log_k, grad, create_graph=True)
-            return slope, None, None, None
         left, right = [], []
         for i in range(len(saved) - 4, -1, -4):
             v, of_v, u, of_u = saved[i : i + 4]
@@ -196,7 +191,7 @@ class _Offsets(torch.autograd.Function):
             right.append(v)
             grad = v * (share @ k)
         if not left:
-            return torch.zeros_like(log_k), None, None, None
+            return torch.zeros_like(k), None, None, None
         return k * (torch.stack(left, 1) @ torch.stack(right)), None, None, None
 
 
