@@ -49,6 +49,7 @@ from ccl_plugins.watching.logging import (
     contained,
     exact_files,
     log_evaluation,
+    log_hyperparameters,
     names_of,
     opened,
 )
@@ -361,9 +362,8 @@ def train(
             be made.
         NotFinite: If the loss or the weights become NaN or infinite.
     """
-    from ccl_plugins.watching.costs import Costs
     from ccl_plugins.watching.diagnosis import Diagnosis
-    from ccl_plugins.watching.hyperparameters import Hyperparameters
+    from ccl_plugins.watching.monitor import Costs
 
     checked, parts = prepared.checked, prepared.parts
     folder, pipeline = checked.folder, checked.pipeline
@@ -382,7 +382,6 @@ def train(
                     write_tensors(folder.claim(folder.original), {"test": original}, {})
                 log_evaluation(loggers, numbers(measured), step=0)
                 before(measured)
-            about = Hyperparameters(prepared.record, resumed=checked.point is not None)
             costs = Costs()
             watching = [costs, *_monitors(pipeline, costs)]
             diagnosis = Diagnosis(folder, prepared.symptoms)
@@ -393,7 +392,7 @@ def train(
                 prepared.record,
                 run=folder,
                 resume=checked.point,
-                callbacks=[about, *watching, *prepared.callbacks, diagnosis],
+                callbacks=[_about(prepared), *watching, *prepared.callbacks, diagnosis],
                 progress=progress,
                 loggers=loggers,
             )
@@ -401,6 +400,19 @@ def train(
                 write_measurements(folder, costs=costs.to_dict())
     if not result.finished:
         raise RunInterrupted(folder.path, result.step, result.total)
+
+
+def _about(prepared: Prepared) -> Any:
+    """A callback that tells the loggers what identifies the run."""
+    from pytorch_lightning.callbacks import LambdaCallback
+
+    def log(trainer: Any, module: Any) -> None:
+        if not is_first():
+            return
+        resumed = prepared.checked.point is not None
+        log_hyperparameters(trainer.loggers, prepared.record, module.tables.tables, resumed)
+
+    return LambdaCallback(on_train_start=log)
 
 
 def _opened(prepared: Prepared) -> AbstractContextManager[list[Any]]:

@@ -40,8 +40,7 @@ from ccl_plugins.training.kernel_check import check_kernel, kernel_readings, sca
 from ccl_plugins.training.sampling import check_batches, check_divisible
 from ccl_plugins.training.tables import Tables
 from ccl_plugins.watching.logging import check as check_loggers
-from ccl_plugins.watching.symptoms.conditions import UnfitCondition
-from ccl_plugins.watching.symptoms.symptom import Beginning
+from ccl_plugins.watching.symptoms import Beginning, UnfitCondition
 
 if TYPE_CHECKING:
     from ccl_plugins.files.looks import Looks

@@ -4,8 +4,8 @@ A plug-in brings a `Symptom` of its own through the hook ``ccl_symptoms``.
 """
 
 from ccl_plugins.training.findings import Finding as Finding
-from ccl_plugins.watching.symptoms.symptom import Observation as Observation
-from ccl_plugins.watching.symptoms.symptom import Symptom as Symptom
+from ccl_plugins.watching.symptoms import Observation as Observation
+from ccl_plugins.watching.symptoms import Symptom as Symptom
 
 # Without the folder's modules, which alone have a spec: one may have the name of a package.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -27,10 +27,9 @@ from ccl_plugins.protocols import Length, trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import Finding, Findings, read_findings
 from ccl_plugins.training.loss_log import LossLog
+from ccl_plugins.watching.batches import Embeddings, embedding_numbers
 from ccl_plugins.watching.chance import Scale, detached, scale_of
-from ccl_plugins.watching.embeddings import Embeddings, describe
-from ccl_plugins.watching.symptoms import SYMPTOMS
-from ccl_plugins.watching.symptoms.symptom import Beginning, Observation, Start, Symptom
+from ccl_plugins.watching.symptoms import SYMPTOMS, Beginning, Observation, Start, Symptom
 
 LEAST, MOST = 40, 2000
 """Optimizer steps between which half of a run is waited for."""
@@ -249,7 +248,7 @@ def patience(length: Length) -> int:
 
 def _measure(objective: Any, pairs: Pairs) -> tuple[Embeddings, list[tuple[str, float]]]:
     """Numbers of the embeddings, and the temperatures, copied from the device at once."""
-    numbers = describe(pairs, objective.embedding == "raw")
+    numbers = embedding_numbers(pairs, objective.embedding == "raw")
     temperatures = [*_temperatures(objective)]
     values = [torch.as_tensor(value).to(numbers) for _, value in temperatures]
     copied = torch.cat([numbers, *(each[None] for each in values)]).tolist()

@@ -11,10 +11,12 @@ from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ccl_plugins.files.checkpoints import versions
+from ccl_plugins.files.fingerprints import MOST_IN_MEMORY, of_parts, of_tensors
 from ccl_plugins.files.lock import is_owned
 from ccl_plugins.files.messages import printable
 from ccl_plugins.files.run_folder import RunFolder
-from ccl_plugins.protocols import trait
+from ccl_plugins.protocols import Table, trait
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
@@ -119,6 +121,37 @@ def contained(logger: Logger, name: str = "") -> Logger:
             setattr(logger, method, _containing(getattr(logger, method), label, state))
     logger._contained = True  # type: ignore[attr-defined]
     return logger
+
+
+def log_hyperparameters(
+    loggers: Iterable[Any],
+    record: Mapping[str, Any],
+    tables: Mapping[str, Table],
+    resumed: bool,
+) -> None:
+    """Give the record, the versions of the code, and a fingerprint of each table to Lightning's loggers.
+
+    Args:
+        loggers: The loggers.
+        record: The record of the run.
+        tables: The tables of its conditions.
+        resumed: Whether a run is continued.  A logger that has its hyperparameters gets none.
+    """
+    values = {
+        "pipeline": dict(record),
+        "code": versions(),
+        "tables": {name: _fingerprint(table) for name, table in tables.items()},
+    }
+    for logger in loggers:
+        # MLflow refuses a second value; one that is new, or forgets, has none yet.
+        if not (resumed and getattr(logger, "continues_run", False)):
+            logger.log_hyperparams(values)
+
+
+def _fingerprint(table: Table) -> str:
+    if table.values.nbytes > MOST_IN_MEMORY:
+        return of_parts(table.values)
+    return of_tensors({"values": table.values, **table.extras})
 
 
 def log_evaluation(loggers: Iterable[Any], metrics: Mapping[str, float], step: int) -> None:

@@ -14,8 +14,7 @@ from support.training_fakes import fit
 from support.training_ranks import as_rank
 
 import ccl_plugins as ccl
-from ccl_plugins.watching.costs import Costs
-from ccl_plugins.watching.monitor import Monitor
+from ccl_plugins.watching.monitor import Costs, Monitor
 
 N = 64
 _GENERATOR = torch.Generator().manual_seed(0)

@@ -13,8 +13,7 @@ from ccl_plugins.protocols import Measurement
 from ccl_plugins.training.tables import Tables
 from ccl_plugins.watching.bank import roles
 from ccl_plugins.watching.columns import Columns
-from ccl_plugins.watching.costs import Costs
-from ccl_plugins.watching.monitor import Monitor
+from ccl_plugins.watching.monitor import Costs, Monitor
 from ccl_plugins.watching.settings import MonitorSettings
 
 N, F = 400, 6

@@ -26,11 +26,10 @@ from ccl_plugins.protocols import Length
 from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import read_findings
 from ccl_plugins.watching import Finding, Observation, Symptom, diagnosis
+from ccl_plugins.watching.batches import Embeddings, embedding_numbers
 from ccl_plugins.watching.chance import scale_of
 from ccl_plugins.watching.diagnosis import Diagnosis
-from ccl_plugins.watching.embeddings import Embeddings, describe
-from ccl_plugins.watching.symptoms.collapse import Collapse
-from ccl_plugins.watching.symptoms.rising_loss import rise
+from ccl_plugins.watching.symptoms import Collapse, rise
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "how-to" / "when-it-does-not-learn.md"
@@ -807,7 +806,7 @@ def test_one_class_leaves_nothing_to_distinguish():
 
 def test_the_numbers_of_embeddings_are_those_of_their_definitions():
     x = embedded()
-    found = asdict(Embeddings(*describe(in_batch(x), raw=False).tolist()))
+    found = asdict(Embeddings(*embedding_numbers(in_batch(x), raw=False).tolist()))
     eigenvalues = torch.linalg.eigvalsh(torch.cov(x[0].T, correction=0))
     spread = torch.cdist(x[0], x[0]).square().mean() / 2
     rank = eigenvalues.sum() ** 2 / eigenvalues.square().sum()
