@@ -37,21 +37,25 @@ class FolderGone(OSError, Mistake):
 
 
 @contextmanager
-def owning(folder: Path) -> Iterator[None]:
+def owning(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
     """Hold the lock of a folder, which is created; if nothing is written there, it is deleted again.
 
     The system frees the lock when the process ends, however it ends: on a local disk, and on NFS where
     the server keeps the locks.  On a file system without locks there is a file that names host and
     process; it is passed over if the process was one of this machine and has ended.
 
+    Args:
+        folder: The folder.
+        patience: Seconds to wait for a process that holds it.
+
     Raises:
-        FolderInUse: If another process holds it, naming its host, its id and its start.
+        FolderInUse: If another process still holds it then, naming its host, its id and its start.
     """
     is_new = not folder.exists()
     while True:
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            lock = _acquire(folder)
+            lock = _acquire(folder, patience)
             break
         except FileNotFoundError:  # the process that held it has just deleted the empty folder
             continue
@@ -90,19 +94,19 @@ def refuse_in_use(folder: Path) -> None:
             pass
 
 
-def _acquire(folder: Path) -> BaseFileLock:
+def _acquire(folder: Path, patience: float) -> BaseFileLock:
     from filelock import FileLock, SoftFileLock, Timeout
 
     lock: BaseFileLock = FileLock(folder / LOCK, fallback_to_soft=False)
     try:
         try:
-            lock.acquire(timeout=PATIENCE)
+            lock.acquire(timeout=patience)
         except OSError as error:
             if error.errno not in NO_LOCKS:  # a Timeout has no number
                 raise
             _delete_lock(folder)
             lock = SoftFileLock(folder / MARKER)
-            lock.acquire(timeout=PATIENCE)
+            lock.acquire(timeout=patience)
     except Timeout as error:
         raise FolderInUse(_message(folder, isinstance(lock, SoftFileLock))) from error
     return lock

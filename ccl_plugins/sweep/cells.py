@@ -11,7 +11,7 @@ import difflib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,7 +32,7 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Measurement
-from ccl_plugins.sweep.queue import FILES, Entry, Queue, import_optuna
+from ccl_plugins.sweep.queue import Entry, Queue, import_optuna
 from ccl_plugins.sweep.sweep import NAME, OWN, Sweep, held_rows, named, text_of
 from ccl_plugins.training.same_data import OtherData
 from ccl_registry.errors import Mistake
@@ -64,7 +64,7 @@ def begin(sweep: Sweep, *, resume: bool = False) -> None:
     with queue.locked():
         if file.exists():
             _check_same(sweep, read_json(file), resume)
-        elif other := sorted({each.name for each in sweep.out.iterdir()} - {*FILES}):
+        elif other := sorted({each.name for each in sweep.out.iterdir()} - {queue.folder.name}):
             raise SweepExists(
                 f"{sweep.out} has other files, as {other[0]!r}: a sweep needs a folder of its own"
             )
@@ -146,7 +146,7 @@ def _work_on(queue: Queue, name: str, progress: bool, tell: Callable[[str], None
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         known = {"state": f"failed: {reason[:2000]}"}
         tell(f"cell {name} failed: {reason}")
-    queue.write(name, replace(queue.read(name), **known))
+    queue.change(name, **known)
 
 
 def work_in(out: str) -> None:

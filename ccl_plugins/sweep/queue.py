@@ -10,12 +10,10 @@ import itertools
 import json
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from filelock import FileLock
 
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.lock import FolderInUse, owning
@@ -24,8 +22,8 @@ from ccl_plugins.sweep.sweep import Range, Sweep
 if TYPE_CHECKING:
     import optuna
 
-FILES = ("queue", "queue.lock")
-"""What the queue writes in a sweep's folder."""
+WAIT = 600.0
+"""Seconds to wait for a process that takes a cell, which it does in a moment."""
 
 ATTEMPTS = 3
 """Processes that may end while they work on one cell, as those that run out of memory."""
@@ -65,12 +63,13 @@ class Queue:
     def __init__(self, sweep: Sweep) -> None:
         self.sweep, self.folder = sweep, sweep.out / "queue"
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock of the queue, for the moment of putting cells in or taking one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.sweep.out / "queue.lock"):
-            yield
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the lock of the queue, for the moment of putting cells in or taking one.
+
+        Raises:
+            FolderInUse: If a process has held it for `WAIT` seconds, naming it.
+        """
+        return owning(self.folder, WAIT)
 
     def entries(self) -> dict[str, Entry]:
         """The cells by name, in order.
@@ -105,6 +104,12 @@ class Queue:
         with atomic_write(self._file(name)) as temporary:
             temporary.write_text(json.dumps({**data, SUM: _sum(data)}, indent=2) + "\n", "utf-8")
 
+    def change(self, name: str, **known: Any) -> Entry:
+        """Write what has become known of a cell; the changed cell."""
+        entry = replace(self.read(name), **known)
+        self.write(name, entry)
+        return entry
+
     def fill(self) -> None:
         """Put in the cells of a grid, and again those that failed or whose process has ended."""
         entries = self.entries()
@@ -113,7 +118,7 @@ class Queue:
                 self.write(_name(i), Entry(values))
         for name, entry in entries.items():
             if entry.state.startswith("failed") or self._is_abandoned(name, entry):
-                self.write(name, replace(entry, state="waiting", ended=0))
+                self.change(name, state="waiting", ended=0)
 
     @contextmanager
     def taking(self) -> Iterator[str | None]:
@@ -123,7 +128,7 @@ class Queue:
                 name = self._next()
                 if name is not None:
                     held.enter_context(owning(self.folder / name))
-                    self.write(name, replace(self.read(name), state="running"))
+                    self.change(name, state="running")
             yield name
 
     def _next(self) -> str | None:
@@ -133,24 +138,24 @@ class Queue:
                 return name
         for name, entry in entries.items():
             if self._is_abandoned(name, entry):
-                ended = entry.ended + 1
-                state = "waiting" if ended < ATTEMPTS else "failed: its processes ended"
-                self.write(name, replace(entry, state=state, ended=ended))
-                if state == "waiting":
+                entry = self.change(name, ended=entry.ended + 1)
+                if entry.ended < ATTEMPTS:
                     return name
+                self.change(name, state="failed: its processes ended")
         if len(entries) >= (self.sweep.trials or 0):
             return None
-        name = next(name for i in itertools.count() if (name := _name(i)) not in entries)
-        self.write(name, Entry(self._drawn(entries, self.sweep.seed + int(name))))
-        return name
+        number = next(i for i in itertools.count() if _name(i) not in entries)
+        self.write(_name(number), Entry(self._drawn(entries, self.sweep.seed + number)))
+        return _name(number)
 
     def _is_abandoned(self, name: str, entry: Entry) -> bool:
-        """Whether the process that worked on a cell has ended."""
+        """Whether the process that worked on a cell has ended; asked while the queue's lock is held."""
         if entry.state != "running":
             return False
         try:
-            with owning(self.folder / name):
-                # Its process may have been done with it while this one waited for the lock.
+            # Nobody else asks meanwhile: who holds the lock works on the cell, and is not waited for.
+            with owning(self.folder / name, patience=0):
+                # It may have been done with the cell since the entry was read.
                 return self.read(name).state == "running"
         except FolderInUse:
             return False
@@ -164,8 +169,7 @@ class Queue:
     def is_behind(self, name: str, step: int, value: float) -> bool:
         """Note a logged value of a cell; whether it is worse than the median of the cells that are done."""
         entries = self.entries()
-        entry = replace(entries[name], seen={**entries[name].seen, str(step): value})
-        self.write(name, entry)
+        entry = self.change(name, seen={**entries[name].seen, str(step): value})
         pruner = import_optuna().pruners.MedianPruner()
         behind: bool = pruner.prune(self.study(entries), self._trial(entry))
         return behind

@@ -165,12 +165,12 @@ def test_a_folder_that_its_last_owner_deletes_meanwhile_is_made_again(tmp_path, 
     folder = tmp_path / "cell"
     acquire, calls = lock._acquire, []
 
-    def acquire_late(path):
+    def acquire_late(path, patience):
         calls.append(path)
         if len(calls) == 1:
             path.rmdir()
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(path))
-        return acquire(path)
+        return acquire(path, patience)
 
     monkeypatch.setattr(lock, "_acquire", acquire_late)
     with owning(folder):

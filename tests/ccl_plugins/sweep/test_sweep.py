@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
+import fcntl
 import json
 import math
 import os
@@ -13,7 +15,6 @@ import shutil
 import signal
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -26,7 +27,7 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 import ccl_plugins as ccl
 import ccl_registry as engine
 from ccl_plugins.cli import main
-from ccl_plugins.files.lock import owning
+from ccl_plugins.files.lock import FolderInUse, owning
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.protocols import Measurement
 from ccl_plugins.report import page as report
@@ -374,8 +375,43 @@ def test_jobs_take_all_cells_of_a_sweep(monkeypatch, capsys):
     assert "2 processes; their output is in out/logs" in capsys.readouterr().err
 
 
-def test_a_cell_that_another_process_works_on_is_left_to_it(monkeypatch):
-    monkeypatch.setattr("ccl_plugins.files.lock.PATIENCE", 0.01)
+@pytest.fixture(params=["flock", errno.ENOLCK])
+def file_system(request, monkeypatch):
+    """A file system with locks, or one without, as some of several machines."""
+    if request.param != "flock":
+
+        def refuse(*_):
+            raise OSError(request.param, os.strerror(request.param))
+
+        monkeypatch.setattr(fcntl, "flock", refuse)
+
+
+@pytest.mark.usefixtures("file_system")
+def test_a_process_killed_while_it_takes_a_cell_holds_up_no_other(monkeypatch):
+    sweep = sweep_over("infonce")
+    sweeps.begin(sweep)
+
+    def killed():
+        monkeypatch.setattr(Queue, "_next", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        with Queue(sweep).taking():
+            pass
+
+    os.waitpid(in_a_process(killed), 0)
+    with Queue(sweep).taking() as name:
+        assert name == "000"
+
+
+@pytest.mark.usefixtures("file_system")
+def test_a_process_that_does_not_go_on_while_it_takes_a_cell_is_named(monkeypatch):
+    monkeypatch.setattr("ccl_plugins.sweep.queue.WAIT", 0.1)
+    sweep = sweep_over("infonce")
+    sweeps.begin(sweep)
+    name = f"process {os.getpid()} on"
+    with Queue(sweep).locked(), pytest.raises(FolderInUse, match=name), Queue(sweep).taking():
+        pass
+
+
+def test_a_cell_that_another_process_works_on_is_left_to_it():
     sweep = sweep_over("infonce", "nt_xent")
     sweeps.begin(sweep)
     queue = Queue(sweep)
@@ -408,12 +444,13 @@ def test_a_cell_that_is_done_while_another_process_asks_for_it_stays_done(monkey
     sweeps.begin(sweep)
     queue = Queue(sweep)
     with queue.taking() as name:
-        taken = queue.read(name)
+        pass
 
     @contextlib.contextmanager
-    def owning_late(folder):
-        queue.write(name, replace(taken, state="done", value=1.0))
-        with owning(folder):
+    def owning_late(folder, *patience, **options):
+        if folder.name == name:
+            queue.change(name, state="done", value=1.0)
+        with owning(folder, *patience, **options):
             yield
 
     monkeypatch.setattr("ccl_plugins.sweep.queue.owning", owning_late)
@@ -568,7 +605,7 @@ def test_a_folder_with_other_files_is_no_place_for_a_sweep(tmp_path):
     Path("out/notes.txt").write_text("mine")
     with pytest.raises(SweepExists, match=r"'notes\.txt'"):
         sweeps.begin(sweep_over("infonce"))
-    assert sorted(os.listdir("out")) == ["notes.txt", "queue", "queue.lock"]
+    assert os.listdir("out") == ["notes.txt"]
 
 
 def test_a_sweep_killed_before_its_definition_was_written_begins_anew(monkeypatch):
