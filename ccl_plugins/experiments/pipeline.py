@@ -292,7 +292,7 @@ class Run:
 
         Raises:
             FileNotFoundError: If the run has a condition with a table and no checkpoint.
-            DamagedCheckpoint: If no checkpoint can be read.
+            DamagedFile: If no checkpoint can be read.
             MissingTable: If a table in a file is not there, or is another one.
         """
         return dict(self._tables)

@@ -107,7 +107,7 @@ def result_of(run: Run) -> Result:
 
     Raises:
         FileNotFoundError: If it has no weights.
-        DamagedCheckpoint: If none of them can be read.
+        DamagedFile: If none of them can be read.
     """
     step, total = run.progress
     state = "" if step >= total else f"step {step} of {total}"

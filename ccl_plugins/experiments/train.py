@@ -32,9 +32,10 @@ from ccl_plugins.experiments.record import (
     write_json,
 )
 from ccl_plugins.experiments.requirements import check_columns, check_method, has_queue
-from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
+from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.files.run_folder import RunFolder
+from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.files.tensors import write_tensors
 from ccl_plugins.kinds import registry
 from ccl_plugins.objectives.base import refuse_parts
@@ -474,7 +475,7 @@ def _is_finished(checked: Checked) -> bool:
     try:
         if read_checkpoint(checked.folder.weights)["step"] < checked.point.step:
             return False
-    except DamagedCheckpoint:
+    except DamagedFile:
         return False
     before, now = checked.point.record["fit"], checked.pipeline.settings
     return (before["epochs"], before.get("max_steps")) == (now.epochs, now.max_steps)

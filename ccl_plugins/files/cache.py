@@ -13,7 +13,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ccl_plugins.files.tensors import DamagedFile, read_tensors, write_tensors
+from ccl_plugins.files.sums import DamagedFile
+from ccl_plugins.files.tensors import read_tensors, write_tensors
 
 
 def default_folder() -> Path:

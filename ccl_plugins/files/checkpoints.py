@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ccl_plugins.files.atomic import atomic_write
-from ccl_registry.errors import Mistake
+from ccl_plugins.files.sums import DamagedFile
 
 TABLE = "table-"
 """What the names of files begin with that hold the large tables to which checkpoints refer."""
@@ -27,10 +27,6 @@ EMBEDDINGS = "embeddings-"
 
 SEAL = b"sha256:"
 SEAL_SIZE = len(SEAL) + hashlib.sha256().digest_size * 2
-
-
-class DamagedCheckpoint(Mistake):
-    """A checkpoint that cannot be read: truncated, changed, or another kind of file."""
 
 
 def write_checkpoint(path: Path, data: Mapping[str, Any]) -> None:
@@ -63,7 +59,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        DamagedCheckpoint: If it is not what was written, to the bit, or not a checkpoint.
+        DamagedFile: If it is not what was written, to the bit, or not a checkpoint.
     """
     import torch
 
@@ -77,11 +73,11 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
         reason = str(error).partition("\n")[0] or type(error).__name__
         if type(error).__name__ == "UnpicklingError":  # torch's message suggests weights_only=False
             reason = "it does not hold plain data and tensors alone"
-        raise DamagedCheckpoint(
+        raise DamagedFile(
             f"the checkpoint {path} is damaged ({path.stat().st_size} bytes): {reason}"
         ) from error
     if not isinstance(data, dict):
-        raise DamagedCheckpoint(f"{path} is no checkpoint: it holds a {type(data).__name__}")
+        raise DamagedFile(f"{path} is no checkpoint: it holds a {type(data).__name__}")
     return data
 
 

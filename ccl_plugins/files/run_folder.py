@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from ccl_plugins.files.atomic import abandoned, atomic_write, sync_folder
-from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, has_sum, summed, write_sums
+from ccl_plugins.files.sums import (
+    DamagedFile,
+    check_sum,
+    checksummed,
+    forget_sums,
+    has_sum,
+    write_sums,
+)
 from ccl_registry.errors import Mistake
 
 STEP = re.compile(r"step-([0-9]{8,})\.ckpt")
@@ -96,8 +103,7 @@ class RunFolder:
         """The data of a JSON file; None if there is no such file.
 
         Raises:
-            WrongSum: If it is not the file whose checksum was written, naming it.
-            ValueError: If it holds no JSON, naming it.
+            DamagedFile: If it is not the file whose checksum was written, or holds no JSON, naming it.
         """
         if not file.is_file():
             return None
@@ -105,7 +111,7 @@ class RunFolder:
         try:
             return json.loads(file.read_text("utf-8"))
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{file} is damaged: {error}") from error
+            raise DamagedFile(f"{file} is damaged: {error}") from error
 
     def write(self, file: Path, data: Any) -> None:
         """Write a JSON file, whole, noted as the run's and with its checksum.
@@ -113,7 +119,7 @@ class RunFolder:
         Raises:
             InTheWay: See `refuse_others`.
         """
-        with summed(self.claim(file)), atomic_write(file) as temporary:
+        with checksummed(self.claim(file)), atomic_write(file) as temporary:
             temporary.write_text(json.dumps(data, indent=2) + "\n", "utf-8")
 
     def seal(self, names: Iterable[str]) -> None:
@@ -134,7 +140,7 @@ class RunFolder:
             try:
                 check_sum(file)
                 whole.append(file.name)
-            except WrongSum as error:
+            except DamagedFile as error:
                 warnings.warn(f"{error}; it is continued as it is, and stays damaged", stacklevel=3)
         forget_sums(self.path, whole)
 
@@ -153,7 +159,7 @@ class RunFolder:
         name is left out.
 
         Raises:
-            ValueError: If the list is damaged, or another's file of this name.
+            DamagedFile: If the list is damaged, or another's file of this name.
         """
         try:
             names = json.loads(self.list.read_text("utf-8"))["written"]
@@ -162,7 +168,7 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError):
             return []
         except (ValueError, TypeError, KeyError) as error:
-            raise ValueError(
+            raise DamagedFile(
                 f"{self.list} is damaged ({error}): what the run wrote is not known, and nothing is"
                 " replaced or deleted; bring a copy back, or name another folder"
             ) from error

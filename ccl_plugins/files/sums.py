@@ -13,8 +13,8 @@ from ccl_registry.errors import Mistake
 SUMS = "SHA256SUMS"
 
 
-class WrongSum(Mistake):
-    """A file that is not the one whose checksum was written."""
+class DamagedFile(Mistake):
+    """A file that is not what was written: truncated, changed, or of another kind."""
 
 
 def write_sums(folder: Path, names: Iterable[str]) -> None:
@@ -31,7 +31,7 @@ def forget_sums(folder: Path, names: Iterable[str]) -> None:
 
 
 @contextmanager
-def summed(file: Path) -> Iterator[None]:
+def checksummed(file: Path) -> Iterator[None]:
     """Surround the writing of a file, and keep its checksum in the ``SHA256SUMS`` beside it.
 
     The old checksum is deleted first, so that a process which is killed leaves no wrong one.
@@ -45,14 +45,14 @@ def check_sum(file: Path) -> bool:
     """Compare a file with its checksum; False if the ``SHA256SUMS`` beside it has none.
 
     Raises:
-        WrongSum: If they differ, naming the file.
+        DamagedFile: If they differ, naming the file.
     """
     while (digest := _known(file)) is not None:
         if digest == _sum(file):
             return True
         # Before another process writes the file, it deletes this checksum.
         if digest == _known(file):
-            raise WrongSum(f"{file} is damaged: it does not have its checksum in {SUMS}")
+            raise DamagedFile(f"{file} is damaged: it does not have its checksum in {SUMS}")
     return False
 
 

@@ -16,13 +16,9 @@ from ccl_plugins.files.fingerprints import of_tensors
 from ccl_plugins.files.mapped import is_large, map_safetensors
 from ccl_plugins.files.messages import printable
 from ccl_plugins.files.reading import reading
-from ccl_registry.errors import Mistake
+from ccl_plugins.files.sums import DamagedFile
 
 CHECKSUM = "sha256"
-
-
-class DamagedFile(Mistake):
-    """A file of tensors that is truncated, changed, or of another format."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:

@@ -397,7 +397,7 @@ def load_weights(
         FileNotFoundError: If there is no such file.
         ValueError: If it holds weights of another model, with the names that do not fit, or more than
             weights, or is damaged.
-        WrongSum: If it was exported with a checksum that it does not have.
+        DamagedFile: If it was exported with a checksum that it does not have.
     """
     from timm.models import load_state_dict
 

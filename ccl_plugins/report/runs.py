@@ -19,8 +19,9 @@ from ccl_plugins.experiments.results import (
 )
 from ccl_plugins.figures.samples import conditions_of
 from ccl_plugins.figures.series import MOST
-from ccl_plugins.files.checkpoints import DamagedCheckpoint, versions
+from ccl_plugins.files.checkpoints import versions
 from ccl_plugins.files.run_folder import RunFolder
+from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.protocols import trait
 from ccl_plugins.report.answers import Compared
 from ccl_plugins.training.findings import read_findings
@@ -123,7 +124,7 @@ class Runs:
         for each in self.groups:
             try:
                 known |= self.first(each).versions or versions()
-            except (FileNotFoundError, DamagedCheckpoint, TypeError):
+            except (FileNotFoundError, DamagedFile, TypeError):
                 known |= versions()
             plugins = each.record.get("versions")
             known |= plugins if isinstance(plugins, Mapping) else {}

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
 from ccl_plugins.files.run_folder import RunFolder
+from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.training import ranks
 
 PAGE = "docs/how-to/when-it-does-not-learn.md"
@@ -78,10 +79,10 @@ def read_findings(run: RunFolder) -> list[Finding]:
     """The findings of a run; none if there is no file of them.
 
     Raises:
-        ValueError: If the file is damaged, naming it.
+        DamagedFile: If it is damaged, naming it.
     """
     rows = run.read(run.diagnosis)
     try:
         return [Finding(**each) for each in rows or ()]
     except TypeError as error:
-        raise ValueError(f"{run.diagnosis} is damaged: it holds no findings") from error
+        raise DamagedFile(f"{run.diagnosis} is damaged: it holds no findings") from error

@@ -11,8 +11,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint
+from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
+from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.training.table_files import tables_of
 
 OURS = "ccl_plugins"
@@ -27,20 +28,20 @@ def newest_checkpoint(run: RunFolder) -> tuple[Path, dict[str, Any]]:
 
     Raises:
         FileNotFoundError: If there is none.
-        DamagedCheckpoint: If none can be read.
+        DamagedFile: If none can be read.
 
     Warns:
         UserWarning: If a damaged file is passed over for an older one; names the damaged file.
     """
     if not (paths := run.steps):
         raise FileNotFoundError(f"there is no checkpoint to resume from in {run.checkpoints}")
-    damage: DamagedCheckpoint | None = None
+    damage: DamagedFile | None = None
     for path in paths:
         try:
             content = read_checkpoint(path)
             if OURS not in content:
-                raise DamagedCheckpoint(f"{path} is not a checkpoint of a run")
-        except DamagedCheckpoint as error:
+                raise DamagedFile(f"{path} is not a checkpoint of a run")
+        except DamagedFile as error:
             damage = damage or error
             continue
         if damage is not None:
@@ -54,7 +55,7 @@ def last_good(run: RunFolder) -> str:
     """The checkpoint that a run can return to, as a sentence for an error message."""
     try:
         path, content = newest_checkpoint(run)
-    except (FileNotFoundError, DamagedCheckpoint):
+    except (FileNotFoundError, DamagedFile):
         return "No checkpoint was written before"
     return f"The last good checkpoint is {path}, of step {content['global_step']}"
 
@@ -85,7 +86,7 @@ class ResumePoint:
 
         Raises:
             FileNotFoundError: If there is none.
-            DamagedCheckpoint: If none can be read.
+            DamagedFile: If none can be read.
             MissingTable: If a condition's table in a file is not there, or is another one.
 
         Warns:
@@ -126,7 +127,7 @@ class Weights:
 
         Raises:
             FileNotFoundError: If there are none.
-            DamagedCheckpoint: If none can be read.
+            DamagedFile: If none can be read.
 
         Warns:
             UserWarning: If a damaged file is passed over for another; names the damaged file.
@@ -175,7 +176,7 @@ def _finished(run: RunFolder, or_else: Path | None) -> dict[str, Any] | None:
         return None
     try:
         return read_checkpoint(run.weights)
-    except DamagedCheckpoint as damage:
+    except DamagedFile as damage:
         if or_else is None:
             raise
         warnings.warn(f"{damage}; the newest checkpoint is read instead", stacklevel=3)

@@ -13,7 +13,7 @@ from support.vector_pipeline import make_pipeline
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
-from ccl_plugins.files.sums import SUMS, WrongSum, check_sum, summed
+from ccl_plugins.files.sums import SUMS, DamagedFile, check_sum, checksummed
 
 
 @pytest.fixture(scope="module")
@@ -93,17 +93,17 @@ def test_a_record_that_is_not_that_of_the_weights_is_named(run):
 def test_a_writer_of_metrics_that_is_killed_leaves_no_wrong_sum(tmp_path):
     file = tmp_path / "metrics.json"
     for text in ("1", "2"):
-        with summed(file):
+        with checksummed(file):
             file.write_text(text)
         check_sum(file)
-    killed = summed(file)
+    killed = checksummed(file)
     killed.__enter__()
     file.write_text("3")
     check_sum(file)
-    with summed(file):
+    with checksummed(file):
         file.write_text("4")
     file.write_text("5")
-    with pytest.raises(WrongSum, match=r"metrics\.json is damaged"):
+    with pytest.raises(DamagedFile, match=r"metrics\.json is damaged"):
         check_sum(file)
 
 

@@ -19,7 +19,7 @@ import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.experiments.export import ADAPTERS, EXPORTED, PROGRAM, describe, export
 from ccl_plugins.files.run_folder import RunFolder
-from ccl_plugins.files.sums import WrongSum
+from ccl_plugins.files.sums import DamagedFile
 
 BACKBONES = {
     "resnet": ccl.backbone(
@@ -114,7 +114,7 @@ def test_a_wrong_bit_in_exported_weights_is_noticed(run, tmp_path):
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(WrongSum, match=r"model\.safetensors is damaged: it does not have its"):
+    with pytest.raises(DamagedFile, match=r"model\.safetensors is damaged: it does not have its"):
         ccl.create("backbone", choice.spec.id, **again)
 
 

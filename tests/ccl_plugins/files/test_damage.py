@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 
 from ccl_plugins.files import sums
-from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, write_checkpoint
+from ccl_plugins.files.checkpoints import read_checkpoint, write_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
-from ccl_plugins.files.sums import WrongSum, check_sum, forget_sums, summed, write_sums
-from ccl_plugins.files.tensors import DamagedFile, read_tensors, write_tensors
+from ccl_plugins.files.sums import DamagedFile, check_sum, checksummed, forget_sums, write_sums
+from ccl_plugins.files.tensors import read_tensors, write_tensors
 from ccl_plugins.training.saved import OURS, newest_checkpoint
 
 TENSORS = {"weight": torch.randn(30, 20), "steps": torch.arange(9)}
@@ -39,14 +39,14 @@ def test_every_wrong_bit_in_a_checkpoint_is_noticed(tmp_path):
     whole = path.read_bytes()
     for bit in bits(path):
         flip(path, whole, bit)
-        with pytest.raises(DamagedCheckpoint, match=r"weights\.pt is damaged"):
+        with pytest.raises(DamagedFile, match=r"weights\.pt is damaged"):
             read_checkpoint(path)
     for size in (0, 1, 22, 71, 72, len(whole) - 1):
         path.write_bytes(whole[:size])
-        with pytest.raises(DamagedCheckpoint, match=r"weights\.pt is damaged"):
+        with pytest.raises(DamagedFile, match=r"weights\.pt is damaged"):
             read_checkpoint(path)
     path.write_bytes(whole + b"\0")
-    with pytest.raises(DamagedCheckpoint, match=r"weights\.pt is damaged"):
+    with pytest.raises(DamagedFile, match=r"weights\.pt is damaged"):
         read_checkpoint(path)
 
 
@@ -94,14 +94,14 @@ def test_every_wrong_bit_in_a_file_with_a_sum_is_noticed(tmp_path):
     path.write_text('{"architecture": "resnet18"}')
     assert not check_sum(path)  # a file of other programs has no sum
     write_sums(tmp_path, ["config.json"])
-    with summed(tmp_path / "other.json"):
+    with checksummed(tmp_path / "other.json"):
         (tmp_path / "other.json").write_text("{}")
     assert check_sum(path)
     assert check_sum(tmp_path / "other.json")
     whole = path.read_bytes()
     for bit in range(len(whole) * 8):
         flip(path, whole, bit)
-        with pytest.raises(WrongSum, match=r"config\.json is damaged"):
+        with pytest.raises(DamagedFile, match=r"config\.json is damaged"):
             check_sum(path)
 
 
@@ -130,19 +130,19 @@ def test_a_file_that_is_changed_or_truncated_later_leaves_what_was_read(tmp_path
 def test_a_file_that_is_written_while_it_is_compared_is_not_called_damaged(tmp_path, monkeypatch):
     """As the measurements of a cell, which a sweep's table reads while another process measures it."""
     file = tmp_path / "measurements.json"
-    with summed(file):
+    with checksummed(file):
         file.write_text("old")
     of_file, written = sums._sum, []
 
     def slow(path):
         if path == file and not written:  # once the old checksum was read
             written.append(path)
-            with summed(file):
+            with checksummed(file):
                 file.write_text("new")
         return of_file(path)
 
     monkeypatch.setattr(sums, "_sum", slow)
     assert check_sum(file)
     file.write_text("other")
-    with pytest.raises(WrongSum, match="is damaged"):
+    with pytest.raises(DamagedFile, match="is damaged"):
         check_sum(file)

@@ -5,7 +5,7 @@ import torch
 from support.condition_splits import Split
 
 from ccl_plugins.conditions import Attributes, Clusters, Column, Embedding, Label, Saved
-from ccl_plugins.files.tensors import DamagedFile
+from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.metadata.fitted import fit, load, save, summarize
 from ccl_plugins.protocols import Table
 

@@ -28,7 +28,7 @@ from ccl_plugins.experiments.results import Result, compare, labels_of, spread
 from ccl_plugins.figures import KeptAndLeaked, embedding_map, figure
 from ccl_plugins.figures.samples import Values, same_data
 from ccl_plugins.files.checkpoints import read_checkpoint
-from ccl_plugins.files.sums import summed
+from ccl_plugins.files.sums import checksummed
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import DoesNotApply, Measurement
 from ccl_plugins.report import pictures
@@ -389,7 +389,7 @@ def test_what_looked_wrong_while_training_is_in_the_report(folder, tmp_path):
     ]
     line = {"name": "x", "step": 12, "line": "the loss is at chance: raise <lr>", "about": ""}
     for copy in copies:
-        with summed(copy / "diagnosis.json"):
+        with checksummed(copy / "diagnosis.json"):
             (copy / "diagnosis.json").write_text(json.dumps([line]))
     text = texts(write_report([ccl.load(copy) for copy in copies], tmp_path / "report.html"))
     assert "plain, seed 0, 1 : the loss is at chance: raise <lr> (step 12)" in text

@@ -12,8 +12,9 @@ import torch
 from pytorch_lightning import Callback
 from support.training_fakes import fit, make_parts
 
-from ccl_plugins.files.checkpoints import DamagedCheckpoint, read_checkpoint, write_checkpoint
+from ccl_plugins.files.checkpoints import read_checkpoint, write_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
+from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.training import FitSettings
 
 FOLDER = "checkpoints"
@@ -114,13 +115,13 @@ def test_if_none_can_be_read_the_newest_is_named(tmp_path: Path, content: bytes)
     run(tmp_path)
     at(tmp_path, 4).write_bytes(content)
     damage(at(tmp_path, 2))
-    with pytest.raises(DamagedCheckpoint, match=r"step-0+4\.ckpt is damaged"):
+    with pytest.raises(DamagedFile, match=r"step-0+4\.ckpt is damaged"):
         run(tmp_path, resume=True)
 
 
 def test_a_pickle_is_not_read(tmp_path: Path) -> None:
     torch.save({"a": Path("x")}, tmp_path / "evil.ckpt")
-    with pytest.raises(DamagedCheckpoint, match=r"evil\.ckpt"):
+    with pytest.raises(DamagedFile, match=r"evil\.ckpt"):
         read_checkpoint(tmp_path / "evil.ckpt")
 
 
