@@ -13,6 +13,8 @@ from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from typing import Any
 
+from ccl_registry.errors import did_you_mean as did_you_mean
+
 MOST = 2**32 - 1
 """The most of what is counted alone, as samples and rounds; and the largest seed that numpy takes."""
 

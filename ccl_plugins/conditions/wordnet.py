@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import DEEPEST, one_of, wholes
+from ccl_plugins.arguments import DEEPEST, did_you_mean, one_of, wholes
 from ccl_plugins.files.reading import naming, reading
 from ccl_plugins.files.tables import choose, read_table, row_of
 from ccl_plugins.metadata.matching import sample_names
@@ -231,9 +231,9 @@ def read_hierarchy(source: str) -> Parents:
         parents = _read_edges(path)
     else:
         what = "ends neither in .csv nor in .parquet" if path.is_file() else "is not there"
-        near = f" (did you mean {SHIPPED!r}?)" if get_close_matches(source, [SHIPPED]) else ""
+        near = did_you_mean(source, [SHIPPED], otherwise="")
         raise FileNotFoundError(
-            f"source={source!r} {what}{near}: give {SHIPPED!r}, a folder with WordNet's {NOUNS}, or a"
+            f"source={source!r} {what}.{near} Give {SHIPPED!r}, a folder with WordNet's {NOUNS}, or a"
             " table (.csv, .parquet) with the columns parent and child"
         )
     roots: Parents = {parent: () for above in parents.values() for parent in above}

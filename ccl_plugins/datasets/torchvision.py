@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import did_you_mean
 from ccl_plugins.datasets.annotated import Annotated, InMemory, find_labels
 from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
@@ -67,12 +67,10 @@ class TorchVision:
 
     def __init__(self, name: str, root: str | Path = "data", download: bool = False) -> None:
         if name not in SPLITS:
-            known = {each.lower(): each for each in SPLITS}
-            close = get_close_matches(name.lower().replace("-", ""), known, n=3)
-            near = f"did you mean {', '.join(known[c] for c in close)}? " if close else ""
+            near = did_you_mean(name, SPLITS, "", most=3)
             raise ValueError(
-                f"there is no data set {name!r} of torchvision here; {near}there are {', '.join(SPLITS)};"
-                " the data set 'torch' takes any other"
+                f"there is no data set {name!r} of torchvision here.{near} There are"
+                f" {', '.join(SPLITS)}; the data set 'torch' takes any other"
             )
         self.name = name
         self.root = Path(root).expanduser()

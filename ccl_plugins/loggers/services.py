@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ccl_plugins.arguments import did_you_mean
 from ccl_plugins.files.atomic import atomic_write
 
 
@@ -45,9 +45,7 @@ def check_options(
     known = sorted(parameters - {*taken, "experiment", "kwargs"})
     for key in options:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            raise ValueError(f"{name} has no option {key!r}; {hint}")
+            raise ValueError(f"{name} has no option {key!r}.{did_you_mean(key, known)}")
 
 
 def kept(file: Path) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from difflib import get_close_matches
 from itertools import pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import DEEPEST, WIDEST, matrix, one_of, whole
+from ccl_plugins.arguments import DEEPEST, WIDEST, did_you_mean, matrix, one_of, whole
 
 LastNorm = Literal["affine", "plain", "none"]
 """The batch normalization after the last layer: with learned scale and shift, without, or none."""
@@ -96,9 +95,8 @@ def chosen_head(
             )
     known = _lightly_heads()
     if name not in known:
-        near = get_close_matches(name, known, 1)
-        right = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-        raise ValueError(f"lightly has no projection head {name!r} of one output: {right}")
+        near = did_you_mean(name, known)
+        raise ValueError(f"lightly has no projection head {name!r} of one output.{near}")
     parameters = inspect.signature(known[name]).parameters
     _check_widths(("features", inputs), ("hidden", hidden), ("dim", dim))
     widths = {"input_dim": inputs, "hidden_dim": hidden, "output_dim": dim}

@@ -8,14 +8,13 @@ import logging
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from ccl_plugins.arguments import DEEPEST, whole
+from ccl_plugins.arguments import DEEPEST, did_you_mean, whole
 from ccl_plugins.files.messages import printable
 from ccl_plugins.files.sums import check_sum
 
@@ -48,9 +47,8 @@ def check_name(name: str) -> None:
     # timm resolves a source before the name ("hf-hub:") itself.
     if ":" in name or timm.is_model(name):
         return
-    close = get_close_matches(name, timm.list_models(), n=3)
-    hint = f"; did you mean {', '.join(close)}?" if close else "; see timm.list_models()"
-    raise ValueError(f"timm has no model {name!r}{hint}")
+    near = did_you_mean(name, timm.list_models(), "", most=3)
+    raise ValueError(f"timm has no model {name!r}.{near or ' See timm.list_models().'}")
 
 
 def create(

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import finite, number, positive
+from ccl_plugins.arguments import did_you_mean, finite, number, positive
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -119,7 +118,7 @@ class Lightly(ContrastiveObjective):
         if loss in UNUSABLE:
             raise ValueError(f"lightly's {loss} cannot be used on projections: {UNUSABLE[loss]}")
         if loss not in TAKES:
-            raise ValueError(f"lightly has no loss {loss!r}{_nearest(loss, TAKES)}")
+            raise ValueError(f"lightly has no loss {loss!r}.{did_you_mean(loss, TAKES)}")
         import lightly.loss as losses
 
         self.takes = TAKES[loss]
@@ -179,15 +178,12 @@ def _build(loss: type, options: Mapping[str, Any]) -> Any:
         )
     for option, value in options.items():
         if option not in known:
-            raise TypeError(f"lightly's {name} has no option {option!r}{_nearest(option, known)}")
+            raise TypeError(
+                f"lightly's {name} has no option {option!r}.{did_you_mean(option, known)}"
+            )
         if isinstance(value, Mapping):
             raise TypeError(f"{option} must be a number, as lightly reads it, not {value!r}")
         default = known[option].default
         if isinstance(default, int | float) and not isinstance(default, bool):
             (positive if option == "temperature" else finite)(option, number(option, value))
     return loss(**options)
-
-
-def _nearest(word: str, known: Any) -> str:
-    near = get_close_matches(word, known, 1)
-    return f": did you mean {near[0]!r}?" if near else f": it has {', '.join(known)}"

@@ -7,7 +7,6 @@ run for each (``cells/000``, ...), and what was found (``results.csv``, ``result
 from __future__ import annotations
 
 import csv
-import difflib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
+from ccl_plugins.arguments import did_you_mean
 from ccl_plugins.experiments.jobs import FOREVER, on_slurm, submitit
 from ccl_plugins.experiments.measure import freeze, measure_to_choose, read_projections
 from ccl_plugins.experiments.metrics import read_measurements
@@ -246,10 +246,8 @@ def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
 
 def _of(metrics: Mapping[str, T], name: str) -> T:
     if name not in metrics:
-        near = difflib.get_close_matches(name, metrics, n=1)
-        there = f"{', '.join(metrics) or 'none'}, and what the data does not define is left out"
-        hint = f". Did you mean {near[0]}?" if near else f"; there are {there}"
-        raise ValueError(f"no evaluator of the pipeline gives the metric {name!r}{hint}")
+        near = did_you_mean(name, metrics, "What the data does not define is left out. There are:")
+        raise ValueError(f"no evaluator of the pipeline gives the metric {name!r}.{near}")
     return metrics[name]
 
 

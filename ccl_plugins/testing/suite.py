@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from unittest import SkipTest
 
 import ccl_registry as engine
+from ccl_plugins.arguments import did_you_mean
 from ccl_plugins.kinds import registry
 from ccl_plugins.testing.causes import cause_of
 from ccl_plugins.testing.subject import Distribution, Example, Subject, Variants, kind_module, laws
@@ -195,9 +195,9 @@ def _with_a_kernel(plain: Subject) -> Subject | None:
 def _check_expected(subject: Subject, names: list[str]) -> None:
     for name, reason in subject.expected_failures.items():
         if name not in names:
-            near = difflib.get_close_matches(name, names, 1) or names
+            near = did_you_mean(name, names)
             raise LookupError(
-                f"{subject} has EXPECTED_FAILURES of the unknown check {name!r}: did you mean {near[0]!r}?"
+                f"{subject} has EXPECTED_FAILURES of the unknown check {name!r}.{near}"
             )
         if not isinstance(reason, str) or not reason.strip():
             raise LookupError(f"{subject} expects the failure of {name!r} for no reason: give one")
@@ -287,16 +287,11 @@ def parametrize_with_checks(
 
     all_checks = checks(distribution, examples, variants)
     expected = dict(expected_failures or {})
-    known = {str(each): (each.component, each.name) for each in all_checks}
+    known = {(each.component, each.name): None for each in all_checks}
     for key in expected:
-        if key not in known.values():
-            near = difflib.get_close_matches("-".join(map(str, key)), known, n=1)
-            hint = (
-                f"did you mean {known[near[0]]!r}?"
-                if near
-                else f"the checks are {', '.join(known)}"
-            )
-            raise LookupError(f"expected_failures has the unknown check {key!r}: {hint}")
+        if key not in known:
+            near = did_you_mean(key, known)
+            raise LookupError(f"expected_failures has the unknown check {key!r}.{near}")
     parameters = []
     for each in all_checks:
         reason = expected.get((each.component, each.name), each.expected)

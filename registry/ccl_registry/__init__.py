@@ -21,6 +21,7 @@ from .errors import PluginFailed as PluginFailed
 from .errors import RegistryError as RegistryError
 from .errors import UnknownComponent as UnknownComponent
 from .errors import containing as containing
+from .errors import did_you_mean as did_you_mean
 from .errors import one_line as one_line
 from .params import Parameter as Parameter
 from .params import Schema as Schema

@@ -22,6 +22,7 @@ from .errors import (
     RegistryError,
     UnknownComponent,
     containing,
+    did_you_mean,
 )
 from .params import Schema, fill, schema
 from .plugin import Failure, Plugin
@@ -33,7 +34,6 @@ from .spec import (
     Kind,
     LocalSpec,
     Project,
-    did_you_mean,
     fold,
     normalize,
     with_article,

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .errors import InvalidConfig
+from .errors import InvalidConfig, did_you_mean
 from .quoting import represented, shown
-from .spec import did_you_mean
 
 DEEPEST = 40
 """Levels of tables and lists in a file; what reads them further calls itself once for each."""

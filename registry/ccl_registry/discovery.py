@@ -18,10 +18,10 @@ from typing import Any
 import pluggy
 
 from .distributions import installed
-from .errors import InvalidConfig, InvalidSpec, PluginFailed, one_line
+from .errors import InvalidConfig, InvalidSpec, PluginFailed, did_you_mean, one_line
 from .plugin import Entry, Plugin
 from .quoting import represented
-from .spec import REJECTING, ComponentSpec, Project, did_you_mean, normalize
+from .spec import REJECTING, ComponentSpec, Project, normalize
 
 MANY = 100_000
 """Components that one plugin may offer: a hook that never ends must not fill the memory."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .quoting import shown, shown_lines, type_name
 
@@ -48,6 +48,26 @@ class InvalidParameter(RegistryError, TypeError):
 
 class InvalidConfig(RegistryError):
     """A configuration cannot be read, or a choice cannot be written to one."""
+
+
+def did_you_mean(
+    word: object, known: Iterable[object], otherwise: str = "There are:", most: int = 1
+) -> str:
+    """The sentence that ends a message about an unknown word: ``" Did you mean 'x'?"``.
+
+    Args:
+        word: The unknown word.
+        known: What is known.
+        otherwise: How the sentence begins that lists what is known, if nothing is near; ``""`` for none.
+        most: How many near ones are named at most.
+    """
+    from difflib import get_close_matches  # only an error needs it
+
+    known = list(known)
+    folded = {str(each).lower(): each for each in known}
+    if near := get_close_matches(str(word).lower(), folded, n=most):
+        return f" Did you mean {' or '.join(repr(folded[each]) for each in near)}?"
+    return f" {otherwise} {', '.join(map(str, known)) or 'none'}." if otherwise else ""
 
 
 def one_line(error: BaseException) -> str:

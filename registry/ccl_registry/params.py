@@ -10,10 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .annotations import resolve
-from .errors import InvalidParameter, InvalidSpec
+from .errors import InvalidParameter, InvalidSpec, did_you_mean
 from .hints import ChoiceReader, Mismatch, accept, describe
 from .quoting import represented
-from .spec import did_you_mean
 
 REQUIRED = inspect.Parameter.empty
 

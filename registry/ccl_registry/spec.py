@@ -42,16 +42,6 @@ def normalize(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution.strip()).lower()
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "There are:") -> str:
-    """``" Did you mean 'x'?"`` with the nearest known word; without one, ``otherwise`` and all."""
-    from difflib import get_close_matches  # only an error needs it
-
-    known = list(known)
-    for near in get_close_matches(word, known, n=1):
-        return f" Did you mean {near!r}?"
-    return f" {otherwise} {', '.join(known) or 'none'}." if otherwise else ""
-
-
 def with_article(noun: str) -> str:
     """``"a kernel"``, ``"an objective"``."""
     return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

@@ -11,6 +11,7 @@ from ccl_registry import (
     RegistryError,
     UnknownComponent,
     containing,
+    did_you_mean,
     one_line,
 )
 
@@ -47,3 +48,17 @@ def test_ctrl_c_and_errors_of_the_registry_pass(error):
 def test_every_error_of_the_registry_is_a_mistake(error):
     assert issubclass(error, Mistake)
     assert issubclass(error, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("word", "known", "given", "hint"),
+    [
+        ("rgb", ["ring", "rbf", "rgba"], {}, " Did you mean 'rgba'?"),
+        ("zzz", ["ring", "rbf"], {}, " There are: ring, rbf."),
+        ("zzz", ["ring", "rbf"], {"otherwise": "Known:"}, " Known: ring, rbf."),
+        ("zzz", ["ring", "rbf"], {"otherwise": ""}, ""),
+        ("zzz", [], {}, " There are: none."),
+    ],
+)
+def test_a_word_that_is_not_known_gets_the_nearest_or_all(word, known, given, hint):
+    assert did_you_mean(word, iter(known), **given) == hint

@@ -13,7 +13,7 @@ from ccl_registry import ComponentSpec, Failure, InvalidSpec, Kind, PluginFailed
 from ccl_registry.distributions import Remnant
 from ccl_registry.params import Parameter, Schema
 from ccl_registry.plugin import Entry, Plugin
-from ccl_registry.spec import LocalSpec, did_you_mean, fold, normalize, with_article
+from ccl_registry.spec import LocalSpec, fold, normalize, with_article
 
 PLAIN = [
     ComponentSpec("kernel", "a", "m:A"),
@@ -45,20 +45,6 @@ def test_what_is_not_known_of_a_plugin_is_empty():
 def test_names_fold_and_distributions_normalize():
     assert fold(" CL-InfoNCE ") == "cl_infonce"
     assert normalize(" CCL__Foo.-bar ") == "ccl-foo-bar"
-
-
-@pytest.mark.parametrize(
-    ("word", "known", "given", "hint"),
-    [
-        ("rgb", ["ring", "rbf", "rgba"], {}, " Did you mean 'rgba'?"),
-        ("zzz", ["ring", "rbf"], {}, " There are: ring, rbf."),
-        ("zzz", ["ring", "rbf"], {"otherwise": "Known:"}, " Known: ring, rbf."),
-        ("zzz", ["ring", "rbf"], {"otherwise": ""}, ""),
-        ("zzz", [], {}, " There are: none."),
-    ],
-)
-def test_a_word_that_is_not_known_gets_the_nearest_or_all(word, known, given, hint):
-    assert did_you_mean(word, iter(known), **given) == hint
 
 
 def test_a_noun_has_its_article():

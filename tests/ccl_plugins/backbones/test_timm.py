@@ -43,9 +43,9 @@ def test_a_model_without_a_resnet_stem_refuses_the_cifar_stem(name):
 
 
 def test_an_unknown_name_is_quoted_with_its_nearest():
-    with pytest.raises(ValueError, match=r"no model 'resnett18'; did you mean resnet18,"):
+    with pytest.raises(ValueError, match=r"no model 'resnett18'. Did you mean 'resnet18' or "):
         Timm("resnett18")
-    with pytest.raises(ValueError, match=r"see timm.list_models"):
+    with pytest.raises(ValueError, match=r"See timm.list_models"):
         Timm("nothing like it")
 
 

@@ -200,7 +200,7 @@ def test_the_shipped_table_is_what_the_tool_makes():
          r"\(row 0, from 0, of the column 'label'\): its nodes are written as 'n01439121'; give classes="),
         ({}, ["n01440764", "n1443537"], r"'n1443537' \(row 1, from 0, .*\): did you mean 'n01443537'"),
         ({"classes": ["n01440764", "n0144353"]}, [0, 1], r"\(classes\[1\]; row 1, from 0, .* 'n01443537'"),
-        ({"source": "imagenet-1k"}, ["tench"], r"^source='imagenet-1k' is not there \(did you mean 'im"),
+        ({"source": "imagenet-1k"}, ["tench"], r"^source='imagenet-1k' is not there. Did you mean 'im"),
     ],
 )  # fmt: skip
 def test_a_class_that_is_no_synset_is_named_with_its_source_and_what_is_near(given, label, message):

@@ -153,10 +153,10 @@ def test_every_name_is_torchvision_s_and_takes_its_splits(name):
     [("cifar10", "CIFAR10"), ("STL-10", "STL10"), ("CIFAR", "CIFAR10"), ("FashonMNIST", "Fashion")],
 )
 def test_a_name_that_is_not_quite_right_gets_its_nearest(name, near):
-    words = rf"no data set '{name}' of torchvision here; did you mean .*{near}"
+    words = rf"no data set '{name}' of torchvision here. Did you mean .*{near}"
     with pytest.raises(ValueError, match=words):
         TorchVision(name)
-    with pytest.raises(ValueError, match="of torchvision here; there are CIFAR10"):
+    with pytest.raises(ValueError, match=r"of torchvision here\. There are CIFAR10"):
         TorchVision("zzz")
 
 

@@ -99,9 +99,9 @@ def test_what_is_no_logger_is_refused_when_a_pipeline_is_composed(given, message
     [
         (
             {"use": "wandb", "options": {"grup": "x"}},
-            r"loggers\[0\]: wandb has no option 'grup'; did you mean 'group'",
+            r"loggers\[0\]: wandb has no option 'grup'. Did you mean 'group'",
         ),
-        ({"use": "mlflow", "options": {"runname": "x"}}, "did you mean 'run_name'"),
+        ({"use": "mlflow", "options": {"runname": "x"}}, "Did you mean 'run_name'"),
     ],
 )
 def test_an_unknown_option_is_refused_before_anything_is_written(given, message, tmp_path):

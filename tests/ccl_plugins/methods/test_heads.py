@@ -76,10 +76,10 @@ def test_arguments_of_a_head_are_given_beside_its_name():
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [
-        ({"head": "VICRegHead"}, ValueError, "did you mean 'VICRegProjectionHead'"),
+        ({"head": "VICRegHead"}, ValueError, "Did you mean 'VICRegProjectionHead'"),
         ({"head": "DINOProjectionHead"}, ValueError, "no projection head 'DINO.* of one output"),
-        ({"head": "BYOLPredictionHead"}, ValueError, "did you mean 'BYOLProjectionHead'"),
-        ({"head": "x"}, ValueError, r"of one output: there are (\w+Head, )+\w+Head$"),
+        ({"head": "BYOLPredictionHead"}, ValueError, "Did you mean 'BYOLProjectionHead'"),
+        ({"head": "x"}, ValueError, r"of one output\. There are: (\w+Head, )+\w+Head\.$"),
         ({"head": {"num_layers": 2}}, TypeError, "head must be a name or"),
         ({"head": {"name": "BYOLProjectionHead", "x": 2}}, TypeError, "takes no arguments .* 'x'"),
         (

@@ -283,10 +283,10 @@ def test_a_loss_that_cannot_be_used_is_refused_in_one_line(name):
 @pytest.mark.parametrize(
     ("loss", "options", "error", "message"),
     [
-        ("VICRegloss", {}, ValueError, "no loss 'VICRegloss': did you mean 'VICRegLoss'?"),
-        ("Triplet", {}, ValueError, "no loss 'Triplet': it has BarlowTwinsLoss, "),
-        ("VICRegLoss", {"lambda": 1.0}, TypeError, "'lambda': did you mean 'lambda_param'?"),
-        ("NTXentLoss", {"tau": 1.0}, TypeError, "no option 'tau': it has temperature, "),
+        ("VICRegloss", {}, ValueError, "no loss 'VICRegloss'. Did you mean 'VICRegLoss'?"),
+        ("Triplet", {}, ValueError, "no loss 'Triplet'. There are: BarlowTwinsLoss, "),
+        ("VICRegLoss", {"lambda": 1.0}, TypeError, "'lambda'. Did you mean 'lambda_param'?"),
+        ("NTXentLoss", {"tau": 1.0}, TypeError, "no option 'tau'. There are: temperature, "),
         ("NTXentLoss", {"temperature": 0.0}, ValueError, "temperature must be .*above 0, not 0.0"),
         (
             "VICRegLoss",

@@ -623,7 +623,7 @@ def test_a_metric_that_no_evaluator_gives_is_named_before_training(capsys):
     assert run() == 1
     assert {row["state"] for row in table()} == {
         "failed: ValueError: no evaluator of the pipeline gives the metric 'knn/top'. Did you mean"
-        " knn/top1?"
+        " 'knn/top1'?"
     }
     assert not list(Path("out").rglob("*.ckpt"))
 
