@@ -156,9 +156,9 @@ def _losses(steps: int) -> Any:
             self.batches: list[torch.Tensor] = []
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            if pl_module.total_steps < steps:
+            if pl_module.length.steps < steps:
                 raise ValueError(
-                    f"the run has {pl_module.total_steps} steps, and {steps} learning rates are to be"
+                    f"the run has {pl_module.length.steps} steps, and {steps} learning rates are to be"
                     f" tried: give fewer steps, {FEWEST} or more, or more epochs"
                 )
 

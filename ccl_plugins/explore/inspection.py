@@ -471,12 +471,9 @@ def _step(pipeline: Composition, parts: Any, train: Any, samples: int) -> dict[s
     if not between:
         return {}
     seconds = statistics.median(between)
-    batches = samples // settings.batch_size * settings.epochs
-    if settings.max_steps is not None:
-        batches = min(batches, settings.max_steps * settings.accumulate)
     return {
         "seconds": seconds * settings.accumulate,
-        "hours": seconds * batches / 3600,
+        "hours": seconds * settings.length(max(1, samples // settings.batch_size)).batches / 3600,
         "gigabytes": _memory() / 1e9,
     }
 

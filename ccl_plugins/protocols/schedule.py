@@ -8,25 +8,61 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Length:
-    """How long a run is.
+    """How long a run is, in epochs, optimizer steps and batches.
+
+    A step has the batches of one epoch alone, so that the last one of an epoch may have fewer than others.
 
     Args:
         epochs: Its epochs.
         steps_per_epoch: Optimizer steps in each.
         warmup_epochs: Epochs, or parts of one, in which the learning rate rises.
         max_steps: Optimizer steps at which it ends, if that is within the epochs; None: at their end.
+        accumulate: Batches in a step.
+        lacking: Batches that the last step of an epoch has fewer.
     """
 
     epochs: int
     steps_per_epoch: int
     warmup_epochs: float = 0.0
     max_steps: int | None = None
+    accumulate: int = 1
+    lacking: int = 0
 
     @property
     def steps(self) -> int:
         """Optimizer steps of the whole run."""
         steps = self.epochs * self.steps_per_epoch
         return steps if self.max_steps is None else min(steps, self.max_steps)
+
+    @property
+    def warmup_steps(self) -> int:
+        """Optimizer steps in which the learning rate rises."""
+        return round(self.warmup_epochs * self.steps_per_epoch)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches in each epoch."""
+        return self.steps_per_epoch * self.accumulate - self.lacking
+
+    @property
+    def batches(self) -> int:
+        """Batches of the whole run."""
+        return self.batches_after(self.steps)
+
+    def batches_after(self, step: int) -> int:
+        """The batches that so many optimizer steps have."""
+        epoch, rest = divmod(step, self.steps_per_epoch)
+        return epoch * self.batches_per_epoch + rest * self.accumulate
+
+    def steps_after(self, batches: int) -> int:
+        """The optimizer steps that are taken after so many batches."""
+        epoch, rest = divmod(batches, self.batches_per_epoch)
+        return epoch * self.steps_per_epoch + rest // self.accumulate
+
+    def batches_of_step(self, step: int) -> int:
+        """The batches of an optimizer step, from 0 on."""
+        is_last = (step + 1) % self.steps_per_epoch == 0
+        return self.accumulate - self.lacking if is_last else self.accumulate
 
 
 class Schedule(Protocol):

@@ -28,7 +28,7 @@ class WarmUp:
         each = length.steps_per_epoch
         if self.per == "epoch":
             return step // each, -(-length.steps // each), length.warmup_epochs
-        return step, length.steps, round(length.warmup_epochs * each)
+        return step, length.steps, length.warmup_steps
 
     def rise(self, at: int, warmup: float) -> float:
         """The factor that the warm-up allows: 1 after its end."""

@@ -266,7 +266,7 @@ def _pruning(queue: Queue, cell: str) -> list[Any]:
             if value is None:
                 return
             behind = queue.is_behind(cell, trainer.global_step, float(value))
-            if trainer.global_step < pl_module.total_steps and behind:
+            if trainer.global_step < pl_module.length.steps and behind:
                 self.pruned = trainer.should_stop = True
 
     return [Pruning()]

@@ -103,7 +103,7 @@ class Checkpointing(Checkpoint):
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Install the signal handlers again, over Lightning's; end a run that has all its steps."""
         self._step = trainer.global_step
-        trainer.should_stop |= self._step >= pl_module.total_steps
+        trainer.should_stop |= self._step >= pl_module.length.steps
         self.interrupt.listen()
 
     def on_train_batch_end(
@@ -117,7 +117,7 @@ class Checkpointing(Checkpoint):
         # All processes must stop after the same step, but a signal may reach them in different ones.
         if trainer.strategy.reduce_boolean_decision(self.interrupt.requested, all=False):
             self.stopped = self.losses.paused = trainer.should_stop = True
-        trainer.should_stop |= self._step == pl_module.total_steps
+        trainer.should_stop |= self._step == pl_module.length.steps
         due = self._is_due_by_steps() or trainer.should_stop
         if due and not trainer.is_last_batch:
             self._save(trainer, pl_module)
@@ -142,7 +142,7 @@ class Checkpointing(Checkpoint):
         checkpoint[OURS] = {
             "format": 1,
             "consumed": pl_module.consumed.batches,
-            "total": pl_module.total_steps,
+            "total": pl_module.length.steps,
             "tables": pl_module.tables.state_dict(),
             "generators": states,
             "settings": pl_module.settings.to_dict(),

@@ -127,12 +127,12 @@ def fit(
         finally:
             module.close()
     steps = trainer.global_step
-    finished = not writer.stopped or steps >= module.total_steps
+    finished = not writer.stopped or steps >= module.length.steps
     if finished and trainer.is_global_zero:
         networks = {name: network.state_dict() for name, network in parts.networks.items()}
         about = {"step": steps, "record": json.dumps(record), "versions": versions()}
         write_checkpoint(run.claim(run.weights), {**networks, **about})
-    return FitResult(finished, steps, module.total_steps)
+    return FitResult(finished, steps, module.length.steps)
 
 
 @contextmanager

@@ -90,7 +90,7 @@ class LossLog(Callback):
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Log the unfinished interval at the end of the run; a stopped run logs it once it is resumed."""
         self.check(trainer)
-        if not self.paused or trainer.global_step >= pl_module.total_steps:
+        if not self.paused or trainer.global_step >= pl_module.length.steps:
             self.flush(trainer, pl_module)
 
     def check(self, trainer: pl.Trainer) -> None:

@@ -91,20 +91,9 @@ class TrainingModule(LightningModule):
         self._loss: Callable[[Any], Tensor] = self.objective.loss
 
     @property
-    def total_steps(self) -> int:
-        """Optimizer steps of the whole run; the last step of an epoch may have fewer batches."""
-        return self.length.steps
-
-    @property
     def length(self) -> Length:
         """How long the run is."""
-        settings = self.settings
-        each = self._steps_per_epoch
-        return Length(settings.epochs, each, settings.warmup_epochs, settings.max_steps)
-
-    @property
-    def _steps_per_epoch(self) -> int:
-        return -(-len(self.train_dataloader()) // self.settings.accumulate)
+        return self.settings.length(len(self.train_dataloader()))
 
     def setup(self, stage: str) -> None:
         """Fit the conditions, then create the objective's parameters that depend on sizes.
@@ -116,9 +105,9 @@ class TrainingModule(LightningModule):
         # Samples that are left out, or have no value, may have classes that no trained sample has.
         tables = {name: self.tables.known(name) for name in self.tables}
         features, embedding = widths(self.parts, self.split, self.settings)
-        sizes = Sizes(len(self.split), embedding, features, self.total_steps)
+        sizes = Sizes(len(self.split), embedding, features, self.length.steps)
         trait(self.objective, "setup")(tables, sizes)
-        count_epochs(self.objective, self._steps_per_epoch)
+        count_epochs(self.objective, self.length.steps_per_epoch)
         trait(self.method, "keep_statistics")(trait(self.objective, "statistics")())
         # Lightning does so later, and would read the weights of a checkpoint into narrower ones.
         self.trainer.precision_plugin.convert_module(self)
@@ -157,7 +146,7 @@ class TrainingModule(LightningModule):
             scaled(groups, settings.optimizer.lr, samples, settings.lr_per)
         )
         length = self.length
-        if length.warmup_epochs * length.steps_per_epoch > length.steps:
+        if length.warmup_steps > length.steps:
             raise ValueError(
                 f"max_steps is {settings.max_steps}, within the warm-up of {settings.warmup_epochs} epochs"
                 f" of {length.steps_per_epoch} steps: the learning rate would not reach its value"
@@ -176,8 +165,9 @@ class TrainingModule(LightningModule):
     def on_fit_start(self) -> None:
         """Refresh the tables if a run is resumed at the start of an epoch."""
         # Before the loader's first iteration, whose sampler may read the tables.
-        epoch = self.consumed.batches // len(self.train_dataloader())
-        if epoch * self._steps_per_epoch < self.total_steps:
+        length = self.length
+        epoch = self.consumed.batches // length.batches_per_epoch
+        if epoch * length.steps_per_epoch < length.steps:
             self._refresh(epoch)
 
     def on_train_start(self) -> None:
@@ -187,7 +177,7 @@ class TrainingModule(LightningModule):
         else:
             seed_everything(self.settings.seed, self.consumed.batches, self.global_rank)
         self._generators = ()
-        if self.consumed.batches % len(self.train_dataloader()):
+        if self.consumed.batches % self.length.batches_per_epoch:
             self._read_conditions()  # Lightning does not start an epoch that is resumed
 
     def on_train_epoch_start(self) -> None:
@@ -218,7 +208,7 @@ class TrainingModule(LightningModule):
         first, self._begun = not self._begun, True
         if first:  # it waits for the device
             ranks.require_equal(len(batch.views[0]))
-        trait(self.objective, "progress")(self.global_step, self.total_steps)
+        trait(self.objective, "progress")(self.global_step, self.length.steps)
         loss, self.pairs = take_step(
             self.parts,
             self.tables,
@@ -246,10 +236,10 @@ class TrainingModule(LightningModule):
 
         Lightning divides by ``accumulate``; the last step of an epoch may have fewer batches.
         """
-        whole, each = len(self.train_dataloader()), self.settings.accumulate
-        place = self.consumed.batches % whole
-        if (count := min(each, whole - place + place % each)) < each:
-            loss = loss * (each / count)
+        length = self.length
+        count = length.batches_of_step(length.steps_after(self.consumed.batches))
+        if count < length.accumulate:
+            loss = loss * (length.accumulate / count)
         super().backward(loss, *args, **kwargs)
         if self._may_reach_nothing and bool(loss):
             self._may_reach_nothing = False
@@ -276,7 +266,7 @@ class TrainingModule(LightningModule):
         step = self.global_step
         self.used_lr = optimizer.param_groups[0]["lr"]
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
-        self.method.after_step(step, self.total_steps)
+        self.method.after_step(step, self.length.steps)
         trait(self.objective, "after_step")()
 
     def _refresh(self, epoch: int) -> None:
@@ -285,7 +275,7 @@ class TrainingModule(LightningModule):
         )
         # The first step that reads the tables: a resumed run hides events of later steps only.
         # Lightning's own count is not yet restored when a resumed run begins.
-        step = epoch * self._steps_per_epoch if epoch else 0
+        step = epoch * self.length.steps_per_epoch if epoch else 0
         for name, metrics in ranks.of_first(self._describe(refreshed, step)).items():
             logged = {f"condition/{name}/{key}": value for key, value in metrics.items()}
             self.described |= logged

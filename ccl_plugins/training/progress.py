@@ -37,7 +37,7 @@ class Progress(TQDMProgressBar):
         self._next_line, self._begun = now + SECONDS_BETWEEN_LINES, (now, self.trainer.global_step)
         module: Any = self.trainer.lightning_module
         return Tqdm(
-            total=self._batches(module),
+            total=module.length.batches,
             initial=module.consumed.batches,
             unit="batch",
             dynamic_ncols=True,
@@ -100,16 +100,7 @@ class Progress(TQDMProgressBar):
     @property
     def _total(self) -> int:
         module: Any = self.trainer.lightning_module
-        return module.total_steps
-
-    def _batches(self, module: Any) -> int:
-        """Batches of the whole run."""
-        each, settings = int(self.total_train_batches), module.settings
-        batches: int = settings.epochs * each
-        if settings.max_steps is None:
-            return batches
-        whole, rest = divmod(module.total_steps, -(-each // settings.accumulate))
-        return min(batches, whole * each + rest * settings.accumulate)
+        return module.length.steps
 
     def _epoch(self) -> str:
         epochs = self.trainer.max_epochs or 0

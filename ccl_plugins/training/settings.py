@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.arguments import MOST, fraction, non_negative, one_of, positive, whole
 
 if TYPE_CHECKING:  # which would import torch, and `ccl train --help` reads the settings
-    from ccl_plugins.protocols import Optimizer, Schedule
+    from ccl_plugins.protocols import Length, Optimizer, Schedule
 
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
 
@@ -167,6 +167,16 @@ class FitSettings:
             raise ValueError(
                 f"warmup_epochs must not be above epochs, {self.epochs}, not {self.warmup_epochs!r}"
             )
+
+    def length(self, batches: int) -> Length:
+        """How long a run is whose epochs have so many batches."""
+        from ccl_plugins.protocols import Length  # late, as torch comes with it
+
+        steps = -(-batches // self.accumulate)
+        lacking = steps * self.accumulate - batches
+        return Length(
+            self.epochs, steps, self.warmup_epochs, self.max_steps, self.accumulate, lacking
+        )
 
     def check_accumulate(self, batches: int) -> None:
         """Refuse an optimizer step of more batches than an epoch has: it would never have so many.

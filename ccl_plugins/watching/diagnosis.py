@@ -91,7 +91,7 @@ class Diagnosis(Callback):
     def on_after_backward(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Keep the pairs of a batch after which an interval is logged."""
         step = trainer.global_step + 1
-        last = step == pl_module.total_steps
+        last = step == pl_module.length.steps
         if not self._start or step % pl_module.settings.log_every == 0 or last:
             self._pairs = detached(pl_module.pairs)
 
@@ -157,7 +157,7 @@ class Diagnosis(Callback):
         fresh = tuple(n for n in tables if tables.epochs[n] != self._epochs.get(n))
         return {
             "step": trainer.global_step,
-            "total": module.total_steps,
+            "total": module.length.steps,
             "settings": module.settings,
             "rate": module.settings.optimizer.lr,
             "objective": module.objective,
@@ -186,7 +186,7 @@ class Diagnosis(Callback):
             first=first,
             halfway=step >= wait // 2,
             late=step >= wait,
-            due=step == module.total_steps or before < wait <= step,
+            due=step == module.length.steps or before < wait <= step,
             pairs=pairs,
             loss=loss,
             recent=sum(self._recent) / len(self._recent),
@@ -242,8 +242,7 @@ class Diagnosis(Callback):
 
 def patience(length: Length) -> int:
     """The step from which a loss that has not moved is off: after half of the run, and the warm-up."""
-    warmup = int(length.warmup_epochs * length.steps_per_epoch)
-    return max(LEAST, min(length.steps // 2, MOST), warmup + LEAST)
+    return max(LEAST, min(length.steps // 2, MOST), length.warmup_steps + LEAST)
 
 
 def _measure(objective: Any, pairs: Pairs) -> tuple[Embeddings, list[tuple[str, float]]]:

@@ -172,15 +172,15 @@ class Monitor(Callback):
         """Choose the samples that are kept, and go on where a resumed run stopped."""
         module, size = pl_module, len(pl_module.split)
         settings = module.settings
-        self._length, self._accumulate = len(module.train_dataloader()), settings.accumulate
-        self._last = self._batches(module.total_steps)
+        self._length = length = module.length
         types = module.parts.dataset.schema()
         self.columns = Columns(module.tables, module.split, types, self.columns_read)
         label = self.columns.label
         self._labels = None if label is None else label.to(module.device)
         self._plan(module.consumed.batches)
-        steps = self.settings.every_steps or self._length
-        self._most = min(-(-SAMPLES // settings.batch_size), self._length, steps * self._accumulate)
+        epoch, steps = length.batches_per_epoch, self.settings.every_steps
+        interval = (steps or epoch) * length.accumulate
+        self._most = min(-(-SAMPLES // settings.batch_size), epoch, interval)
         self._counted = min(-(-BATCH_SAMPLES // settings.batch_size), self._most)
         passes = self._most * settings.batch_size / size
         written, self._held = roles(size, passes, groups_of(module.split))
@@ -191,22 +191,12 @@ class Monitor(Callback):
 
     def _plan(self, batches: int) -> None:
         """Find when the next measurement is due after some batches."""
-        per_epoch, steps = -(-self._length // self._accumulate), self.settings.every_steps
-        if steps is None:
-            every = self.settings.epochs(per_epoch) * self._length
-            self.due = (batches // every + 1) * every
-            self._begin = self.due - every
-        else:
-            epoch, rest = divmod(batches, self._length)
-            taken = epoch * per_epoch + rest // self._accumulate
-            step = (taken // steps + 1) * steps
-            self.due, self._begin = self._batches(step), self._batches(step - steps)
-        self.due = min(self.due, self._last)
-
-    def _batches(self, step: int) -> int:
-        """The batches consumed after an optimizer step; the last step of an epoch may have fewer."""
-        epoch, rest = divmod(step, -(-self._length // self._accumulate))
-        return epoch * self._length + rest * self._accumulate
+        length, every = self._length, self.settings.every_steps
+        if every is None:
+            every = self.settings.epochs(length.steps_per_epoch) * length.steps_per_epoch
+        due = (length.steps_after(batches) // every + 1) * every
+        self._begin = length.batches_after(due - every)
+        self.due = min(length.batches_after(due), length.batches)
 
     def on_train_batch_start(
         self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int

@@ -9,6 +9,7 @@ from support import oracle
 
 import ccl_plugins as ccl
 from ccl_plugins.protocols import Length
+from ccl_plugins.training import FitSettings
 
 
 def factors(
@@ -18,6 +19,26 @@ def factors(
     schedule = ccl.create("schedule", table.get("name", "cosine"), **options)
     length = Length(epochs, steps, warmup)
     return [schedule(step, length) for step in range(seen or epochs * steps)]
+
+
+@pytest.mark.parametrize("accumulate", [1, 2, 3, 5])
+@pytest.mark.parametrize("batches", [1, 5, 6])
+@pytest.mark.parametrize("max_steps", [None, 1, 4, 100])
+def test_a_length_counts_as_a_run_does(accumulate, batches, max_steps):
+    """A run that takes a step after each ``accumulate`` batches, and at the end of an epoch."""
+    sizes: list[int] = []
+    for _ in range(3):
+        for first in range(0, batches, accumulate):
+            sizes.append(min(accumulate, batches - first))
+    length = FitSettings(3, max_steps=max_steps, accumulate=accumulate).length(batches)
+    steps = min(len(sizes), max_steps or len(sizes))
+    assert (length.steps, length.batches) == (steps, sum(sizes[:steps]))
+    assert (length.steps_per_epoch, length.batches_per_epoch) == (len(sizes) // 3, batches)
+    for step, size in enumerate(sizes):
+        before = sum(sizes[:step])
+        assert length.batches_after(step) == before
+        assert length.batches_of_step(step) == size
+        assert [length.steps_after(before + i) for i in range(size)] == [step] * size
 
 
 def test_the_rate_rises_linearly_and_falls_as_a_cosine_that_ends_after_the_last_step() -> None:
