@@ -1,17 +1,12 @@
 """CCL-K, conditional contrastive learning with kernels: the base class of its three objectives.
 
 ``c_i = Σ_j W_ji exp(s_ij)`` is the conditional expectation of eq. (6), with the conditional operator W.
-The objectives differ in whether it takes the place of the positives or of the negatives.
-
-``form="released"`` is what the authors' code computes.  It differs from equations (7)-(9): the kernel's
-diagonal is overwritten with 1, which can make the kernel indefinite; the diagonal of W is 0, so that the
-own key has no weight; weights below 1e-6 are 0; keys of the anchor's own view count too, with the same
-weights; the arguments of logarithms are clamped.
+The objectives differ in whether it takes the place of the positives or of the negatives.  The equations
+with weights below 0, and the released code, are in `ccl_plugins.objectives.cclk_forms`.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -24,31 +19,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.arguments import positive, whole, zero_or_seen
-from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.conditional_operator import Columns, conditional_columns
 from ccl_plugins.numerics.gram import ExactFeatures, Statistic
-from ccl_plugins.numerics.kernel_functions import (
-    is_positive_definite,
-    similarities,
-)
-from ccl_plugins.numerics.logsumexp import (
-    EMPTY,
-    log_weights,
-    logsumexp,
-    logsumexp_blocks,
-    masked,
-)
+from ccl_plugins.numerics.kernel_functions import is_positive_definite
+from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp
 from ccl_plugins.numerics.streaming import Weigh, queue_logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.cclk_forms import LOG_RANGE, Forms, released_operator
 from ccl_plugins.objectives.parameters import checked, word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, Scheduled, lowest
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
-
-LEAST_WEIGHT = 1e-6
-"""The released code drops weights below this."""
-LOG_RANGE = (math.log(1e-7), math.log(1e20))
-"""The released code clamps the arguments of logarithms to this range, here as logarithms."""
 
 
 @dataclass(eq=False, repr=False)
@@ -62,7 +43,7 @@ class CCLK(ContrastiveObjective, ABC):
         negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
             ``"keep"``: the literal equation, an error where it takes the log of a negative number.
         form: ``"paper"`` or ``"released"``, what the authors' code computes (see
-            `ccl_plugins.objectives.cclk`), meaningless at a temperature below 0.022.
+            `ccl_plugins.objectives.cclk_forms`), meaningless at a temperature below 0.022.
         landmarks: The number of samples that represent all where the operator is approximated for a
             large batch or queue (see `ccl_plugins.numerics.conditional_operator`); None: the exact
             operator, which for a kernel without features, as ``rbf``, is solved with a matrix of all
@@ -80,6 +61,8 @@ class CCLK(ContrastiveObjective, ABC):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"kernel": "rbf"}
     value_types = VALUE_TYPES
     in_parts = True
+    forms: ClassVar[Forms]
+    """The equation with weights below 0, and as the authors' code computes it."""
 
     kernel: Kernel
     temperature: Scalar = ScalarAttribute(positive, default=0.1, learnable=True)
@@ -143,18 +126,10 @@ class CCLK(ContrastiveObjective, ABC):
     def values(
         self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
     ) -> Tensor:
-        """(n,) values of one pair of views, from what `log_weights` returns."""
-
-    @abstractmethod
-    def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
-        """(n,) values of one pair of views as printed, from weights (n, m + q) of any sign."""
-
-    @abstractmethod
-    def released(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
-        """(n,) values of one pair of views as the released code computes them."""
+        """(n,) values of one pair of views, from what `log_weights` returns for the anchors' view."""
 
     def further_weights(self, pairs: Pairs) -> list[Weigh]:
-        """Weights of the queue, beside the operator's, whose log-sums `values` needs."""
+        """Weights of the queue, beside the operator's, whose log-sums `values` reads."""
         return []
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -166,9 +141,9 @@ class CCLK(ContrastiveObjective, ABC):
         for shared in [[i] for i in views] if per_view else [views]:
             cross = [(i, j) for i, j in pairs.cross(self.symmetric) if i in shared]
             if self.form == "released" or self.negative_weights == "keep":
-                value = self.released if self.form == "released" else self.literal
+                form = self.forms.released if self.form == "released" else self.forms.printed
                 weights = self.weights(pairs, shared[0])
-                values += [value(pairs, i, j, weights) for i, j in cross]
+                values += [form(pairs, i, j, weights, self.temperature) for i, j in cross]
                 continue
             logs, queued = self.log_weights(pairs, shared)
             values += [self.values(pairs, i, j, logs, queued.get(i)) for i, j in cross]
@@ -205,7 +180,9 @@ class CCLK(ContrastiveObjective, ABC):
         if i in pairs.operators:
             return pairs.operators[i]
         if self.form == "released":
-            weights = self.released_operator(pairs, i)
+            z = pairs.everyone(self.on, i)
+            weights = released_operator(self.kernel, z, self.ridge, pairs.rows, pairs.valid())
+            weights = weights.to(pairs.anchors.dtype)
             return lambda some, among=slice(None): weights[among, some]
         # The queue's Gram matrix leaves out samples without what the kernel reads, and no others.
         read = self.read_by_kernel
@@ -222,24 +199,6 @@ class CCLK(ContrastiveObjective, ABC):
             dtype=pairs.anchors.dtype,
             gram=None if other or queue is None else queue.grams.get(self.gram_name),
         )
-
-    def released_operator(self, pairs: Pairs, i: int) -> Tensor:
-        """(n, m + q) weights of the released code, 0 or above 1e-6; NaN where K + ridge I is singular."""
-        with torch.no_grad():
-            values = as_vectors(pairs.everyone(self.on, i))
-            if values.dtype.is_floating_point:
-                values = values.double()
-            gram = similarities(self.kernel, values, values)
-            gram = gram.to(torch.float64, copy=True)  # the kernel may have kept its matrix
-            gram.fill_diagonal_(1)
-            if (valid := pairs.valid()) is not None:
-                gram = gram * valid * valid[:, None]
-            shifted = gram.clone()
-            shifted.diagonal().add_(self.ridge)
-            inverse, info = torch.linalg.inv_ex(shifted)
-            weights = (inverse @ gram).fill_diagonal_(0)
-            weights = weights.masked_fill(weights < LEAST_WEIGHT, 0)
-            return torch.where(info == 0, weights[pairs.rows], torch.nan).to(pairs.anchors.dtype)
 
     def log_weights(
         self, pairs: Pairs, views: list[int]
@@ -268,7 +227,7 @@ class CCLK(ContrastiveObjective, ABC):
     def log_expectation(
         self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
     ) -> Tensor:
-        """(n,) ``log Σ_j W_ji exp(s_ij)`` over the positive weights of batch and queue."""
+        """(n,) ``log c_i = log Σ_j W_ji exp(s_ij)`` over the positive weights of batch and queue."""
         products, scale = self.scaled(pairs.sim(i, j))
         if self.eligible(pairs) is None and products.stride() == logs.mT.stride():
             logs = logs.mT  # the operator is symmetric, and this layout is faster
@@ -281,30 +240,6 @@ class CCLK(ContrastiveObjective, ABC):
             return products / self.temperature, 1.0
         return products, 1 / self.temperature
 
-    def signed_expectation(
-        self, pairs: Pairs, i: int, j: int, weights: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """(n,) ``Σ_j W_ji exp(s_ij - shift_i)`` with weights of any sign, and the shift."""
-        scores = pairs.sim(i, j)
-        if pairs.queue is not None:
-            queued = pairs.sim_queue(i).masked_fill(~pairs.in_queue(), EMPTY)
-            scores = torch.cat([scores, queued], 1)
-        scores = scores / self.temperature
-        shift = scores.detach().amax(1)
-        return (weights * (scores - shift[:, None]).exp()).sum(1), shift
-
-    def released_expectation(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
-        """(n,) log of the weighted sum over other samples' keys of views ``j`` and ``i``, and the queue."""
-        m, own_view = pairs.keys.shape[1], pairs.within(i)
-        logs = log_weights(weights)
-        blocks = [pairs.sim(i, j) / self.temperature + logs[:, :m]]
-        if own_view is not None:
-            blocks.append(pairs.sim(i, own_view) / self.temperature + logs[:, :m])
-        if pairs.queue is not None:
-            queued = masked(pairs.sim_queue(i) / self.temperature, pairs.in_queue())
-            blocks.append(queued + logs[:, m:])
-        return logsumexp_blocks(blocks)
-
     def undefined_hint(self) -> str:
         """The setting to change, with ``ridge=0`` or literal weights."""
         if self.ridge == 0:
@@ -312,8 +247,3 @@ class CCLK(ContrastiveObjective, ABC):
         if self.negative_weights == "keep":
             return ': the log of a number not above 0; negative_weights="clip" is always defined'
         return ""
-
-
-def log_or_nan(x: Tensor) -> Tensor:
-    """``log x``; NaN for 0 and below."""
-    return torch.where(x > 0, x, torch.nan).log()

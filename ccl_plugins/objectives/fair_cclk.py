@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from ccl_plugins.numerics.logsumexp import softplus
-from ccl_plugins.objectives.cclk import CCLK, LOG_RANGE, log_or_nan
+from ccl_plugins.objectives.cclk import CCLK
+from ccl_plugins.objectives.cclk_forms import (
+    Forms,
+    fair_as_printed,
+    fair_as_released,
+    other_samples,
+)
 from ccl_plugins.pairs.pairs import Pairs
 
 
@@ -38,6 +43,7 @@ class FairCCLK(CCLK):
     """
 
     hides = True
+    forms = Forms(fair_as_printed, fair_as_released)
 
     def eligible(self, pairs: Pairs) -> Tensor | None:
         """The negatives that a user gave."""
@@ -46,28 +52,8 @@ class FairCCLK(CCLK):
     def values(
         self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
     ) -> Tensor:
-        """(n,) softplus of the negatives' log-sum minus the own score."""
+        """(n,) ``-log( e_ii / (e_ii + (b - 1) c_i) )``."""
         own = pairs.own_sim(i, j) / self.temperature
-        expectation = self.log_expectation(pairs, i, j, logs, queued)
-        return softplus(expectation + other_samples(pairs).log() - own)
-
-    def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
-        """(n,) the log as printed, undefined where the sum in it is not above 0."""
-        negatives, shift = self.signed_expectation(pairs, i, j, weights)
-        own = pairs.own_sim(i, j) / self.temperature - shift
-        return log_or_nan(own.exp() + other_samples(pairs) * negatives) - own
-
-    def released(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
-        """(n,) the log with a clamped sum."""
-        own = pairs.own_sim(i, j) / self.temperature
-        expectation = self.released_expectation(pairs, i, j, weights)
-        log_negatives = expectation + other_samples(pairs).log()
-        return torch.logaddexp(own, log_negatives).clamp(*LOG_RANGE) - own
-
-
-def other_samples(pairs: Pairs) -> Tensor:
-    """0-d, the number b - 1 of samples beside the anchor over which the operator was solved."""
-    others = pairs.anchors.new_zeros(()) + (pairs.sample_count - 1)
-    if pairs.queue is not None:
-        others = others + pairs.queue.valid.sum()
-    return others.clamp_min(0)  # no sample at all has a value of the condition
+        log_c = self.log_expectation(pairs, i, j, logs, queued)
+        log_others = other_samples(pairs).log()
+        return softplus(log_c + log_others - own)  # log(1 + (b - 1) c_i / e_ii)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, logsumexp_blocks, masked, softplus
+from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, softplus
 from ccl_plugins.numerics.streaming import Weigh
-from ccl_plugins.objectives.cclk import CCLK, LOG_RANGE, log_or_nan
+from ccl_plugins.objectives.cclk import CCLK
+from ccl_plugins.objectives.cclk_forms import Forms, weaklysup_as_printed, weaklysup_as_released
 from ccl_plugins.pairs.pairs import Pairs
 
 
@@ -41,6 +42,8 @@ class WeaklySupCCLK(CCLK):
         ``symmetric=False, negative_weights="keep"``.
     """
 
+    forms = Forms(weaklysup_as_printed, weaklysup_as_released)
+
     def eligible(self, pairs: Pairs) -> Tensor | None:
         """The positives that a user gave."""
         return pairs.positive
@@ -59,23 +62,10 @@ class WeaklySupCCLK(CCLK):
     def values(
         self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
     ) -> Tensor:
-        """(n,) softplus of the negatives' log-sum minus the positives'."""
+        """(n,) ``-log( c_i / (c_i + Σ_{j≠i} e_ij) )``."""
         products, scale = self.scaled(pairs.sim(i, j))
-        negatives = logsumexp(products, pairs.others(pairs.negative), scale)
+        log_negatives = logsumexp(products, pairs.others(pairs.negative), scale)
         if queued is not None:
-            negatives = torch.logaddexp(negatives, queued[1])
-        return softplus(negatives - self.log_expectation(pairs, i, j, logs, queued))
-
-    def literal(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
-        """(n,) the log as printed, undefined where the sum of the positives is not above 0."""
-        others = [masked(s / self.temperature, keep) for s, keep in pairs.negatives(i, j, False)]
-        positives, shift = self.signed_expectation(pairs, i, j, weights)
-        return softplus(logsumexp_blocks(others) - log_or_nan(positives) - shift)
-
-    def released(self, pairs: Pairs, i: int, j: int, weights: Tensor) -> Tensor:
-        """(n,) the log with clamped sums, and the own key among the negatives."""
-        blocks = pairs.contrast(i, j, within_view=True)
-        rest = [masked(sims / self.temperature, keep) for sims, keep in blocks]
-        log_positives = self.released_expectation(pairs, i, j, weights).clamp(*LOG_RANGE)
-        log_all = logsumexp_blocks([*rest, log_positives[:, None]])
-        return log_all.clamp(*LOG_RANGE) - log_positives
+            log_negatives = torch.logaddexp(log_negatives, queued[1])
+        log_c = self.log_expectation(pairs, i, j, logs, queued)
+        return softplus(log_negatives - log_c)  # log(1 + Σ_{j≠i} e_ij / c_i)
