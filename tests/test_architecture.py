@@ -79,6 +79,7 @@ BASES = {
     "ScalarAttribute",
     "TextTable",
     "WarmUp",
+    "WithQueue",
     "add_format",
     "add_json",
     "add_runs",

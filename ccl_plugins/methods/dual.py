@@ -10,20 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import DEEPEST, below_one, matrix, one_of, whole
-from ccl_plugins.methods.feature_queue import FeatureQueue
+from ccl_plugins.methods.base import in_one_pass
+from ccl_plugins.methods.feature_queue import FeatureQueue, WithQueue
 from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.methods.momentum import MomentumEncoder
-from ccl_plugins.methods.one_pass import in_one_pass
 from ccl_plugins.networks.module_names import is_module_name
-from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.pairs.pairs import Pairs, in_batch, with_keys
 from ccl_plugins.pairs.samples import Samples
-from ccl_plugins.protocols import Backbone, Embedded, LookUp
+from ccl_plugins.protocols import Backbone, Embedded
 
 IMAGE = "image"
 
 
-class Dual(nn.Module):
+class Dual(WithQueue, nn.Module):
     """Contrast between modalities, as of images and their captions, each with a tower of its own (CLIP).
 
     The pipeline's backbone is the tower of the images.  Each tower has a head into the space that all
@@ -124,7 +123,7 @@ class Dual(nn.Module):
         )
         one_of("own_in_queue", own_in_queue, ("ignore", "negative"))
         self.own_in_queue: Literal["ignore", "negative"] = own_in_queue
-        self.queue: FeatureQueue | None = None
+        self.queue = None
         below_one("momentum", momentum)
         self.momentum: float | None = None
         if whole("queue_size", queue_size, 0):
@@ -244,31 +243,12 @@ class Dual(nn.Module):
             for name in (other, IMAGE)
         ]
         keys = torch.cat([pairs.keys[i] for i in last], -1)
-        self.queue.enqueue(replace(pairs, keys=keys[None]))
+        super().enqueue(replace(pairs, keys=keys[None]))
 
     @staticmethod
     def has_queue(parameters: Mapping[str, Any]) -> bool:
         """Whether there is a queue, and momentum towers for it, with these parameters."""
         return parameters.get("queue_size") != 0
-
-    def check_batch(self, size: int) -> None:
-        """Refuse a batch with more samples than the queue holds.
-
-        Raises:
-            ValueError: With the sizes that would fit.
-        """
-        if self.queue is not None:
-            self.queue.check_batch(size)
-
-    def read_conditions(self, look_up: LookUp) -> None:
-        """Read the queue's condition values again from refreshed tables."""
-        if self.queue is not None:
-            self.queue.read_conditions(look_up)
-
-    def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
-        """Keep Gram matrices of the queue's conditions for an objective that reads them."""
-        if self.queue is not None:
-            self.queue.keep_statistics(statistics)
 
     def after_step(self, step: int, total: int) -> None:
         """Move the momentum towers, if there are any."""

@@ -1,4 +1,4 @@
-"""The queue of earlier keys, each with its sample's index and conditions, for methods of any kind."""
+"""The queue of earlier keys, each with its sample's index and conditions, in a method or with a loss."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ class FeatureQueue(nn.Module):
     """First in, first out: keys, the dataset index of each, and the rows of its conditions.
 
     In a loop of your own, ``pairs(queries, keys, labels)`` compares a batch with the queue, and
-    ``enqueue`` takes it in after the backward pass.  A method calls ``add_to`` in its ``pairs``, and hands
-    on ``enqueue``, ``check_batch``, ``read_conditions`` and ``keep_statistics``.  All of it is in the state
-    dict.
+    ``enqueue`` takes it in after the backward pass.  A method inherits from `WithQueue`, and calls
+    ``add_to`` in its ``pairs``.  All of it is in the state dict.
 
     The queue starts empty: places that were never written are not valid.  Writing has no branches on
     values, so that it compiles, and overwrites the oldest keys one by one, whatever the size of a batch.
@@ -284,6 +283,93 @@ class FeatureQueue(nn.Module):
             if key.split(".")[-2] not in self.running:  # no objective reads it, as after training
                 del state_dict[key]
         super()._load_from_state_dict(state_dict, prefix, *more)
+
+
+class WithQueue:
+    """A method with a queue: what training calls of it, handed on to ``self.queue``; of None, nothing.
+
+    It stands before other base classes, ``class MoCoV2(WithQueue, MomentumMethod)``.  The method makes the
+    queue, and adds it to its pairs with `FeatureQueue.add_to`.
+    """
+
+    queue: FeatureQueue | None
+
+    def enqueue(self, pairs: Pairs) -> None:
+        """Put the last view's keys of all processes into the queue."""
+        if self.queue is not None:
+            self.queue.enqueue(pairs)
+
+    def check_batch(self, size: int) -> None:
+        """Refuse a global batch of more samples than the queue holds.
+
+        Raises:
+            ValueError: With the sizes that would fit.
+        """
+        if self.queue is not None:
+            self.queue.check_batch(size)
+
+    def read_conditions(self, look_up: LookUp) -> None:
+        """Read the queue's condition values again from refreshed tables."""
+        if self.queue is not None:
+            self.queue.read_conditions(look_up)
+
+    def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
+        """Keep Gram matrices of the queue's conditions for an objective that reads them."""
+        if self.queue is not None:
+            self.queue.keep_statistics(statistics)
+
+
+class QueuedLoss(nn.Module):
+    """An objective with a queue of earlier keys and their conditions, in a single call.
+
+    In a loop of your own it takes the place of lightly's ``NTXentLoss(memory_bank_size=(size, dim))``.  A
+    call computes the loss against the queue, and then puts the keys in, so call it once per step: a loss
+    of both views in turn is one call on both, ``criterion(torch.stack([q0, q1]), torch.stack([k0, k1]))``.
+    Without gradient, as in a validation, the queue stays as it is.  The backward pass reads a copy of the
+    queue; `FeatureQueue.pairs` needs none.
+
+    Args:
+        objective: Any objective.
+        size: Keys that the queue holds, 1 or more.
+        dim: d, their dimension, 1 or more.
+        gather_distributed: Compare with the keys of all processes.
+    """
+
+    def __init__(
+        self, objective: Any, size: int, dim: int, *, gather_distributed: bool = False
+    ) -> None:
+        super().__init__()
+        self.objective = objective
+        self.queue = FeatureQueue(size, dim)
+        self.gather_distributed = gather_distributed
+
+    def forward(
+        self,
+        queries: Tensor,
+        keys: Tensor,
+        condition: Tensor | Mapping[str, Tensor] | None = None,
+        index: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of a batch; arguments as in `FeatureQueue.pairs`.
+
+        Raises:
+            ValueError: For shapes that do not fit, and for a batch of more keys than the queue holds.
+        """
+        pairs = self.queue.pairs(
+            queries,
+            keys,
+            condition,
+            index,
+            embedding=self.objective.embedding,
+            gather_distributed=self.gather_distributed,
+        )
+        if not queries.requires_grad:
+            loss: Tensor = self.objective.loss(pairs)
+            return loss
+        queue = pairs.queue and replace(pairs.queue, keys=self.queue.keys.clone())
+        loss = self.objective.loss(replace(pairs, queue=queue))
+        self.queue.enqueue(pairs)
+        return loss
 
 
 def holds_conditions(key: str) -> bool:

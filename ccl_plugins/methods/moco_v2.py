@@ -8,16 +8,15 @@ from typing import Any, ClassVar, Literal
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import DEEPEST, matrix, one_of, whole
-from ccl_plugins.methods.feature_queue import FeatureQueue
+from ccl_plugins.methods.feature_queue import FeatureQueue, WithQueue
 from ccl_plugins.methods.heads import NamedHead, chosen_head
 from ccl_plugins.methods.momentum import MomentumMethod
-from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.pairs.samples import Samples
-from ccl_plugins.protocols import Embedded, LookUp
+from ccl_plugins.protocols import Embedded
 
 
-class MoCoV2(MomentumMethod):
+class MoCoV2(WithQueue, MomentumMethod):
     """Momentum contrast with a queue of negatives, each with its sample's conditions (MoCo v2).
 
     The first view gives the query, the others keys; with ``symmetric`` every view gives both.  The keys
@@ -57,6 +56,7 @@ class MoCoV2(MomentumMethod):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"hidden": 16, "dim": 8, "queue_size": 32}
+    queue: FeatureQueue
 
     def __init__(
         self,
@@ -101,23 +101,3 @@ class MoCoV2(MomentumMethod):
             ValueError: For embeddings without keys.
         """
         return self.queue.add_to(super().pairs(embedded, samples), self.own_in_queue)
-
-    def enqueue(self, pairs: Pairs) -> None:
-        """Put the last view's keys of all processes into the queue."""
-        self.queue.enqueue(pairs)
-
-    def check_batch(self, size: int) -> None:
-        """Refuse a batch with more keys than the queue holds.
-
-        Raises:
-            ValueError: With the sizes that would fit.
-        """
-        self.queue.check_batch(size)
-
-    def read_conditions(self, look_up: LookUp) -> None:
-        """Read the queue's condition values again from refreshed tables."""
-        self.queue.read_conditions(look_up)
-
-    def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
-        """Keep Gram matrices of the queue's conditions for an objective that reads them."""
-        self.queue.keep_statistics(statistics)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import below_one
+from ccl_plugins.methods.base import EncoderMethod
 from ccl_plugins.pairs.pairs import Pairs, with_keys
 from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Embedded
@@ -58,7 +59,7 @@ class MomentumEncoder(nn.Module):
         )
 
 
-class MomentumMethod(nn.Module):
+class MomentumMethod(EncoderMethod):
     """A method that compares queries with the keys of a momentum encoder.
 
     Attributes:
@@ -85,24 +86,10 @@ class MomentumMethod(nn.Module):
     def __init__(
         self, backbone: nn.Module, head: nn.Module, momentum: float, symmetric: bool = True
     ) -> None:
-        super().__init__()
+        super().__init__(backbone, head)
         self.momentum = below_one("momentum", momentum)
         self.symmetric = symmetric
-        self.backbone = backbone
-        self.head = head
         self.key_encoder = MomentumEncoder(backbone, head)
-
-    def encode(self, x: Tensor) -> Tensor:
-        """Features (n, f)."""
-        return self.backbone(x)
-
-    def project(self, x: Tensor) -> Tensor:
-        """Queries (n, d)."""
-        return self.query(self.encode(x))
-
-    def query(self, features: Tensor) -> Tensor:
-        """Queries (n, d) of features (n, f)."""
-        return self.head(features)
 
     def key(self, x: Tensor) -> Tensor:
         """Keys (n, d) of a batch of all processes."""
@@ -136,9 +123,6 @@ class MomentumMethod(nn.Module):
             first_key_view=0 if self.symmetric else 1,
             gather_distributed=True,
         )
-
-    def enqueue(self, pairs: Pairs) -> None:
-        """Nothing: there is no queue."""
 
     def after_step(self, step: int, total: int) -> None:
         """Move the momentum encoder."""

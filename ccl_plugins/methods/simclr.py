@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from ccl_plugins.methods.base import EncoderMethod, in_one_pass
 from ccl_plugins.methods.heads import LastNorm, NamedHead, chosen_head
-from ccl_plugins.methods.one_pass import in_one_pass
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Embedded
 
 
-class SimCLR(nn.Module):
+class SimCLR(EncoderMethod):
     """Contrast of every view with every other in the batch, with one encoder (SimCLR).
 
     The projection head is lightly's.
@@ -59,20 +59,11 @@ class SimCLR(nn.Module):
         *,
         backbone: nn.Module,
     ) -> None:
-        super().__init__()
-        self.backbone = backbone
-        self.joint = joint
         inputs: Any = backbone.num_features
         settings = {"layers": layers, "batch_norm": batch_norm, "last_norm": last_norm}
-        self.head = chosen_head(type(self), head, inputs, hidden, dim, **settings)
-
-    def encode(self, x: Tensor) -> Tensor:
-        """Features (n, f)."""
-        return self.backbone(x)
-
-    def project(self, x: Tensor) -> Tensor:
-        """Projections (n, d)."""
-        return self.head(self.encode(x))
+        projector = chosen_head(type(self), head, inputs, hidden, dim, **settings)
+        super().__init__(backbone, projector)
+        self.joint = joint
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
         """All views of a size in one forward pass, or one view after another."""
@@ -86,9 +77,3 @@ class SimCLR(nn.Module):
     def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
         """Every view against every other, over the batches of all processes."""
         return in_batch(embedded.projections, samples, gather_distributed=True)
-
-    def enqueue(self, pairs: Pairs) -> None:
-        """Nothing: SimCLR has no queue."""
-
-    def after_step(self, step: int, total: int) -> None:
-        """Nothing: SimCLR has no momentum encoder."""

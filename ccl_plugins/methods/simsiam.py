@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import WIDEST, matrix, whole
+from ccl_plugins.methods.base import EncoderMethod
 from ccl_plugins.methods.heads import mlp_head
 from ccl_plugins.pairs.pairs import Pairs, with_keys
 from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Embedded
 
 
-class SimSiam(nn.Module):
+class SimSiam(EncoderMethod):
     """Predictions of the other views' projections, which get no gradient (SimSiam).
 
     Every view goes through the encoder by itself.  With the objective ``lightly`` and its
@@ -49,21 +50,15 @@ class SimSiam(nn.Module):
     def __init__(
         self, hidden: int = 2048, dim: int = 2048, bottleneck: int = 512, *, backbone: nn.Module
     ) -> None:
-        super().__init__()
         sides = ("dim", dim), ("bottleneck", bottleneck)
         matrix(*[(name, whole(name, width, 1, WIDEST)) for name, width in sides])
-        self.backbone = backbone
         inputs: Any = backbone.num_features
-        self.head = mlp_head(inputs, hidden, dim, 3, last_norm="plain")
+        super().__init__(backbone, mlp_head(inputs, hidden, dim, 3, last_norm="plain"))
         self.predictor = mlp_head(dim, bottleneck, dim, 2, last_norm="none")
 
-    def encode(self, x: Tensor) -> Tensor:
-        """Features (n, f)."""
-        return self.backbone(x)
-
-    def project(self, x: Tensor) -> Tensor:
-        """Predictions (n, d)."""
-        return self.predictor(self.head(self.encode(x)))
+    def query(self, features: Tensor) -> Tensor:
+        """Predictions (n, d) of features (n, f)."""
+        return self.predictor(self.head(features))
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
         """One forward pass for each view, so that batch statistics are of one view."""
@@ -81,9 +76,3 @@ class SimSiam(nn.Module):
             first_key_view=0,
             gather_distributed=True,
         )
-
-    def enqueue(self, pairs: Pairs) -> None:
-        """Nothing: SimSiam has no queue."""
-
-    def after_step(self, step: int, total: int) -> None:
-        """Nothing: SimSiam has no momentum encoder."""

@@ -28,7 +28,7 @@ import ccl_plugins as ccl
 from ccl_plugins.backbones import LeNet5, Timm
 from ccl_plugins.figures.anchor import weights
 from ccl_plugins.methods import DINO, IBOT
-from ccl_plugins.methods.block_masks import BlockMasks, _add_block
+from ccl_plugins.methods.ibot import BlockMasks, _add_block
 from ccl_plugins.objectives import DINOLoss, IBOTLoss, KoLeo, Mixture
 from ccl_plugins.pairs import Masks, Samples
 from ccl_plugins.protocols import DoesNotApply

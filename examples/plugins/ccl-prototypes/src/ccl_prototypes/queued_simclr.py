@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from ccl_plugins.arguments import one_of, whole
-from ccl_plugins.methods import FeatureQueue, SimCLR
-from ccl_plugins.numerics.gram import Statistic
+from ccl_plugins.methods import FeatureQueue, SimCLR, WithQueue
 from ccl_plugins.pairs import Pairs, Samples
-from ccl_plugins.protocols import Embedded, LookUp
+from ccl_plugins.protocols import Embedded
 from torch import nn
 
 
-class QueuedSimCLR(SimCLR):
+class QueuedSimCLR(WithQueue, SimCLR):
     """SimCLR with a queue of its own earlier projections, and no momentum encoder.
 
     Every view is compared with every other in the batch, as in SimCLR, and with the queue, in which the
@@ -40,6 +39,7 @@ class QueuedSimCLR(SimCLR):
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"hidden": 16, "dim": 8, "queue_size": 32}
+    queue: FeatureQueue
 
     def __init__(
         self,
@@ -62,23 +62,3 @@ class QueuedSimCLR(SimCLR):
         """Every view against every other, over the batches of all processes, and the queue."""
         pairs = self.queue.add_to(super().pairs(embedded, samples), self.own_in_queue)
         return replace(pairs, batch_candidates=None)  # the batch counts beside a full queue too
-
-    def enqueue(self, pairs: Pairs) -> None:
-        """Put the last view's projections of all processes into the queue."""
-        self.queue.enqueue(pairs)
-
-    def check_batch(self, size: int) -> None:
-        """Refuse a batch with more projections than the queue holds.
-
-        Raises:
-            ValueError: With the sizes that would fit.
-        """
-        self.queue.check_batch(size)
-
-    def read_conditions(self, look_up: LookUp) -> None:
-        """Read the queue's condition values again from refreshed tables."""
-        self.queue.read_conditions(look_up)
-
-    def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
-        """Keep Gram matrices of the queue's conditions for an objective that reads them."""
-        self.queue.keep_statistics(statistics)
