@@ -12,11 +12,10 @@ from torch import Tensor
 
 from ccl_plugins.drawing.by_class import OfClass
 from ccl_plugins.drawing.by_kernel import by_kernel
-from ccl_plugins.drawing.checks import require_rows
 from ccl_plugins.drawing.nearest import among_nearest
 from ccl_plugins.drawing.partners import Partners
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
-from ccl_plugins.samplers.uniform import Uniform
+from ccl_plugins.samplers.uniform import Uniform, require_rows
 
 TOGETHER = 4096
 """Anchors at most, of whole batches, whose partners are drawn at once: many share the cost of calls."""

@@ -5,23 +5,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import fraction, one_of, whole
-from ccl_plugins.drawing.checks import require_classes
-from ccl_plugins.drawing.groups import Groups
-from ccl_plugins.protocols import ValueType
-from ccl_plugins.samplers.uniform import Uniform
+from ccl_plugins.samplers.uniform import OfClasses
 
 Rule = Literal["linear", "exponential", "geometric"]
 """How the part that is kept grows with the class."""
 
 
-class Imbalanced(Uniform):
+class Imbalanced(OfClasses):
     """Imbalanced classes: a fixed part of each class, more of later ones, in shuffled batches.
 
     Class i of C, in the order of class ids, is at step ``s = floor(i * S / C) + 1`` of S steps.  Of its n
@@ -75,12 +72,10 @@ class Imbalanced(Uniform):
         seed: int,
         condition: Tensor,
     ) -> None:
-        require_classes(condition, size, "imbalanced")
-        if condition.ndim != 1:
-            raise ValueError(f"imbalanced needs one class per sample, not {tuple(condition.shape)}")
-        super().__init__(drop_last=drop_last, size=size, batch_size=batch_size, seed=seed)
+        sizes = {"size": size, "batch_size": batch_size, "seed": seed}
+        super().__init__("imbalanced", condition, drop_last, **sizes)
         whole("selection", selection, 0)
-        groups = Groups(condition)
+        groups = self.groups
         counts = kept_counts(groups.count.tolist(), rule, steps, ratio)
         self.kept = torch.cat(
             [
@@ -101,11 +96,6 @@ class Imbalanced(Uniform):
                 f"batch_size must be 1 to {self.size}, the samples that are kept of {size}, not"
                 f" {batch_size}"
             )
-
-    @staticmethod
-    def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
-        """The value types that the condition may have."""
-        return ("categorical",)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of sample indices from batch ``start`` on."""

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.drawing.checks import require_classes
-from ccl_plugins.drawing.groups import Groups
-from ccl_plugins.protocols import ValueType
-from ccl_plugins.samplers.uniform import Uniform
+from ccl_plugins.samplers.uniform import OfClasses
 
 Small = Literal["error", "repeat", "leave_out"]
 """What to do with values that have fewer samples than a batch."""
 
 
-class SameCondition(Uniform):
+class SameCondition(OfClasses):
     """Batches of samples with one condition value, so that negatives share the anchor's condition.
 
     Each value gets a share of an epoch's ``size // batch_size`` batches in proportion to its samples,
@@ -47,6 +44,8 @@ class SameCondition(Uniform):
         "an_epoch_visits_every_sample_once": "whole batches of one value do not divide every class"
     }
 
+    levels = True
+
     def __init__(
         self,
         small: Small = "error",
@@ -58,15 +57,9 @@ class SameCondition(Uniform):
         condition: Tensor,
     ) -> None:
         self.small = one_of("small", small, get_args(Small))
-        require_classes(condition, size, "same_condition")
-        super().__init__(size=size, batch_size=batch_size, seed=seed)
-        self.groups = Groups(condition)
+        sizes = {"size": size, "batch_size": batch_size, "seed": seed}
+        super().__init__("same_condition", condition, drop_last=True, **sizes)
         self._count = self._sampled(self.groups.count.numpy())
-
-    @staticmethod
-    def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
-        """The value types that the condition may have."""
-        return ("categorical",)
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of sample indices, (batch_size,), from batch ``start`` on."""

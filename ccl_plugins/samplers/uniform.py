@@ -1,11 +1,15 @@
-"""The usual sampler, shuffled batches, on which the others are built."""
+"""The usual sampler, shuffled batches, and the base of samplers that read classes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+
+from ccl_plugins.drawing.groups import Groups
+from ccl_plugins.protocols import ValueType
 
 
 class Uniform:
@@ -51,4 +55,53 @@ class Uniform:
         # Mixed, so that seed 0 in epoch 1 and seed 1 in epoch 0 are different orders.
         return torch.Generator().manual_seed(
             (self.seed * 0x9E3779B1 + epoch) & 0x7FFF_FFFF_FFFF_FFFF
+        )
+
+
+class OfClasses(Uniform):
+    """Batches that depend on the class of each sample.
+
+    Args:
+        condition: (size,) class ids; supplied by the pipeline.
+
+    Raises:
+        ValueError: For a condition without classes, and for a batch larger than the data set.
+    """
+
+    levels: ClassVar[bool] = False
+    """Whether a sample may have several class ids, (size, levels)."""
+
+    def __init__(
+        self,
+        sampler: str,
+        condition: Tensor,
+        drop_last: bool = True,
+        *,
+        size: int,
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        if condition.is_floating_point():
+            raise ValueError(
+                f"{sampler} needs a categorical condition, and this one holds numbers,"
+                f" {tuple(condition.shape)} {condition.dtype}: make class ids of it with"
+                " clusters(of=..., k=...)"
+            )
+        require_rows(condition, size)
+        if condition.ndim != 1 and not self.levels:
+            raise ValueError(f"{sampler} needs one class per sample, not {tuple(condition.shape)}")
+        super().__init__(drop_last, size=size, batch_size=batch_size, seed=seed)
+        self.groups = Groups(condition)
+
+    @staticmethod
+    def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
+        """The value types that the condition may have."""
+        return ("categorical",)
+
+
+def require_rows(condition: Tensor, size: int) -> None:
+    """Refuse a condition without exactly one row per sample."""
+    if len(condition) != size:
+        raise ValueError(
+            f"condition must have a row for each of {size} samples, not {len(condition)}"
         )

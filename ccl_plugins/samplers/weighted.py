@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from ccl_plugins.drawing.checks import require_classes
-from ccl_plugins.drawing.groups import Groups
-from ccl_plugins.samplers.uniform import Uniform
+from ccl_plugins.samplers.uniform import OfClasses
 
 
-class Weighted(Uniform):
+class Weighted(OfClasses):
     """Given shares of each class, in every epoch and nearly in every batch.
 
     An epoch has as many samples as the data set.  A class whose share is larger than its part of the data
@@ -43,11 +41,8 @@ class Weighted(Uniform):
         seed: int,
         condition: Tensor,
     ) -> None:
-        require_classes(condition, size, "weighted")
-        if condition.ndim != 1:
-            raise ValueError(f"weighted needs one class per sample, not {tuple(condition.shape)}")
-        super().__init__(drop_last=drop_last, size=size, batch_size=batch_size, seed=seed)
-        self.groups = Groups(condition)
+        sizes = {"size": size, "batch_size": batch_size, "seed": seed}
+        super().__init__("weighted", condition, drop_last, **sizes)
         given = [1.0] * len(self.groups) if weights is None else [float(w) for w in weights]
         if len(given) != len(self.groups) or not all(0 < w < float("inf") for w in given):
             raise ValueError(
