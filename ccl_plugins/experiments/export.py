@@ -23,7 +23,6 @@ from ccl_plugins.transforms.modalities import of_image
 Run: TypeAlias = Any
 """A `Run`, whose module imports this one."""
 
-FORMATS = ("timm", "torch")
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -68,7 +67,7 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     unknown = unknown_to_timm(run)
     if format is None:
         format = "torch" if unknown else "timm"
-    if one_of("format", format, FORMATS) == "timm" and unknown:
+    if one_of("format", format, [*run.folder.exports]) == "timm" and unknown:
         raise ValueError(f"{run.path} has {unknown}: the format 'torch' takes any backbone")
     target = Path(folder).expanduser() if folder is not None else run.folder.exports[format]
     if folder is None:

@@ -310,7 +310,7 @@ class Run:
         saved = self._weights.about
         if "tables" not in saved:  # the weights are a finished run's
             saved = newest_checkpoint(self.folder)[1][OURS]
-        tables = tables_of(saved["tables"], self.folder.checkpoints)
+        tables = tables_of(saved["tables"], self.folder)
         return {name: Table(each["values"], each["extras"]) for name, each in tables.items()}
 
     def encode(

@@ -169,8 +169,6 @@ def _check_free(folder: RunFolder, overwrite: bool) -> None:
 
 def _refuse_others(checked: Checked) -> None:
     """Refuse a folder with files of others that the run would replace."""
-    from ccl_plugins.training.tables import EMBEDDED
-
     folder, point = checked.folder, checked.point
     folder.refuse_links()
     if _lacks_list(checked):
@@ -178,8 +176,7 @@ def _refuse_others(checked: Checked) -> None:
     logged = exact_files(folder.path, names_of(checked.pipeline.built_loggers.values()))
     last = folder.checkpoint(point.step).name if point else ""
     later = (file for file in folder.steps if file.name > last)
-    embedded = (folder.checkpoints / name for name in EMBEDDED)
-    folder.refuse_others(*folder.fixed, *later, *embedded, *logged)
+    folder.refuse_others(*folder.fixed, *later, *folder.embeddings.values(), *logged)
 
 
 def _lacks_list(checked: Checked) -> bool:

@@ -19,12 +19,6 @@ from typing import Any
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.sums import DamagedFile
 
-TABLE = "table-"
-"""What the names of files begin with that hold the large tables to which checkpoints refer."""
-
-EMBEDDINGS = "embeddings-"
-"""What the names of files begin with that hold large embeddings while conditions are fitted to them."""
-
 SEAL = b"sha256:"
 SEAL_SIZE = len(SEAL) + hashlib.sha256().digest_size * 2
 

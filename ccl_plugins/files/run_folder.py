@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from ccl_plugins.files.atomic import abandoned, atomic_write, sync_folder
 from ccl_plugins.files.sums import (
@@ -22,6 +23,12 @@ from ccl_plugins.files.sums import (
     write_sums,
 )
 from ccl_registry.errors import Mistake
+
+HISTORY = "history.csv"
+"""The name of the curves, which a logger may declare as its own."""
+
+TABLE = "table-"
+"""What the names of files begin with that hold the large tables to which checkpoints refer."""
 
 STEP = re.compile(r"step-([0-9]{8,})\.ckpt")
 """The name of a checkpoint to resume from."""
@@ -52,7 +59,7 @@ class RunFolder:
         """All measurements, with what they say, before training, after it and for choosing; and costs."""
         self.original = self._file("original.safetensors")
         """The features of the test split before training, if an evaluator reads them."""
-        self.history = self._file("history.csv")
+        self.history = self._file(HISTORY)
         """The scalars over the steps, whatever the loggers: columns step, name, value."""
         self.diagnosis = self._file("diagnosis.json")
         """What was found to be off while it trained: ``{"name", "step", "line", "about"}`` each."""
@@ -60,6 +67,10 @@ class RunFolder:
         """The weights of a finished run."""
 
         self.checkpoints = path / "checkpoints"
+        self.embeddings = {
+            of: self.checkpoints / f"embeddings-{of}" for of in ("projection", "key", "features")
+        }
+        """What holds large embeddings while conditions are fitted to them, by what they are of."""
         self.exports = {format: path / format for format in ("timm", "torch")}
         """The folder that an export goes to by default, by its format."""
         self.lightning = path / "lightning"
@@ -86,6 +97,16 @@ class RunFolder:
     def checkpoint(self, step: int) -> Path:
         """The file of a step's checkpoint."""
         return self.checkpoints / f"step-{step:08d}.ckpt"
+
+    def table(self, condition: str, epoch: int) -> Path:
+        """The file of a condition's large table, as it was fitted in an epoch."""
+        return self.checkpoints / f"{TABLE}{quote(condition, safe='')}-{epoch}.safetensors"
+
+    @property
+    def tables(self) -> list[Path]:
+        """The files of tables that the run wrote."""
+        own = map(self.path.joinpath, self.written())
+        return [each for each in own if each.name.startswith(TABLE)]
 
     @property
     def holds_run(self) -> bool:

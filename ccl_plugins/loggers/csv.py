@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ccl_plugins.files.run_folder import HISTORY
+
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
 
@@ -15,11 +17,11 @@ class CSV:
     Every run keeps this file; with this logger, hyperparameters go into ``hyperparameters.json`` beside it.
     """
 
-    files = ("history.csv", "hyperparameters.json")
+    files = (HISTORY, "hyperparameters.json")
     on_disk = True
 
     def open(self, folder: Path, done: int | None) -> Logger:
         """Open the file of the run in a folder; rows after step ``done`` are cut."""
         from ccl_plugins.loggers.history import History
 
-        return History(folder / "history.csv", folder / "hyperparameters.json", done)
+        return History(folder / HISTORY, folder / "hyperparameters.json", done)

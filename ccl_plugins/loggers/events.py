@@ -10,6 +10,7 @@ from pytorch_lightning.loggers import TensorBoardLogger
 from pytorch_lightning.utilities import rank_zero_only
 
 from ccl_plugins.files.events import catch_thread_errors, raise_thread_error, replacing_events
+from ccl_plugins.files.run_folder import RunFolder
 
 
 class Events(TensorBoardLogger):
@@ -21,8 +22,8 @@ class Events(TensorBoardLogger):
 
     def __init__(self, folder: Path, done: int | None = None, **options: Any) -> None:
         options |= {} if done is None else {"purge_step": done + 1}
-        # The name is that of the folder where Lightning's callbacks write, as ``ModelCheckpoint``.
-        super().__init__(folder, name="lightning", version="", default_hp_metric=False, **options)
+        name = RunFolder(folder).lightning.name
+        super().__init__(folder, name=name, version="", default_hp_metric=False, **options)
         self.continues_run = done is not None
         catch_thread_errors()
 

@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import Checkpoint
 from torch import distributed as dist
 from torch import nn
 
-from ccl_plugins.files.checkpoints import TABLE, read_checkpoint, versions, write_checkpoint
+from ccl_plugins.files.checkpoints import read_checkpoint, versions, write_checkpoint
 from ccl_plugins.files.lock import FolderGone, is_owned
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.numerics.generators import generator_states
@@ -183,6 +183,4 @@ class Checkpointing(Checkpoint):
         self._tables[self.run.checkpoint(self._step)] = named
         if self._tables.keys() >= {*kept}:
             used = set().union(*(self._tables[path] for path in kept))
-            own = map(self.run.path.joinpath, self.run.written())
-            tables = (each for each in own if each.name.startswith(TABLE))
-            self.run.delete(*(each for each in tables if each.name not in used))
+            self.run.delete(*(each for each in self.run.tables if each.name not in used))

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.files.checkpoints import EMBEDDINGS
 from ccl_plugins.files.mapped import Filling, Rows, rows
 from ccl_plugins.metadata.columns import columns_and_words
 from ccl_plugins.metadata.groups import groups_of
@@ -158,7 +157,7 @@ def embed_split(
     batch_size: int = 512,
     of: Embedding = "projection",
     workers: int = 0,
-    folder: Path | None = None,
+    file: Path | None = None,
 ) -> Tensor:
     """Projections, keys or features (N, d) of a split, float32 on the CPU; each process computes a part.
 
@@ -171,8 +170,8 @@ def embed_split(
         batch_size: Samples per forward pass.
         of: What is computed.
         workers: Processes that read images, if the split is not in memory.
-        folder: Where large results are put into a file, as ``embeddings-projection``, each part by its
-            process; None: they are gathered in memory.
+        file: The file of the run that large results are put into, each part by its process; None: they
+            are gathered in memory.
 
     Raises:
         ValueError: For keys of a method without a momentum encoder.
@@ -185,7 +184,8 @@ def embed_split(
         return functional.normalize(project(batch).float(), dim=1)
 
     size = len(split)
-    into = Filling(size, folder, f"{EMBEDDINGS}{of}", ranks.chunk(size))
+    folder, name = (file.parent, file.name) if file is not None else (None, None)
+    into = Filling(size, folder, name, ranks.chunk(size))
     function = method.encode if of == "features" else unit
     embedded, in_file = _forward(method, function, split, transform, batch_size, workers, into)
     if not in_file:

@@ -97,14 +97,14 @@ def fit(
     losses = LossLog(settings.log_every, settings.batch_size)
     with until_begun(losses), Interrupt() as interrupt, quiet():
         seed_everything(settings.seed)
-        module = TrainingModule(parts, split, settings, record, resume, run.checkpoints)
+        module = TrainingModule(parts, split, settings, record, resume, run)
         writer = Checkpointing(run, settings, record, interrupt, losses)
         noting = LambdaCallback(
             on_train_batch_end=lambda trainer, *_: waiting.note(trainer.global_step)
         )
         listed = [*callbacks, writer, noting]
         learn = reads_projections(parts.objective)
-        trainer = make_trainer(settings, run.path, losses, listed, progress, loggers, learn)
+        trainer = make_trainer(settings, run, losses, listed, progress, loggers, learn)
         launcher = trainer.strategy.launcher
         launching = nullcontext() if launcher is None else interrupt.launching(launcher.kill)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.numerics.generators import restore_generators, seed_everything
 from ccl_plugins.objectives.base import reads_projections
 from ccl_plugins.objectives.scalars import count_epochs
@@ -44,7 +44,7 @@ class TrainingModule(LightningModule):
         settings: The run's settings.
         record: The record of the run; processes with another one are refused.
         resume: The checkpoint to continue from; its tables are not fitted again.
-        checkpoints: The folder of checkpoints, where large tables are put, too.
+        run: The run's folder, for large tables.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TrainingModule(LightningModule):
         settings: FitSettings,
         record: Mapping[str, Any],
         resume: ResumePoint | None,
-        checkpoints: Path | None = None,
+        run: RunFolder | None = None,
     ) -> None:
         super().__init__()
         self.method = parts.method
@@ -63,7 +63,7 @@ class TrainingModule(LightningModule):
         self.split = split
         self.settings = settings
         self.record = record
-        self.tables = Tables(parts.conditions, len(split), settings.seed, checkpoints)
+        self.tables = Tables(parts.conditions, len(split), settings.seed, run)
         self.consumed = Consumed()
         self._generators: Sequence[Mapping[str, Any]] = ()
         self._from_step = None if resume is None else resume.step
@@ -304,7 +304,7 @@ class TrainingModule(LightningModule):
             self.parts.transform,
             of=of,
             workers=self._workers,
-            folder=self.tables.folder,
+            file=None if self.tables.run is None else self.tables.run.embeddings[of],
         )
 
     @property

@@ -99,7 +99,7 @@ class ResumePoint:
             content["global_step"],
             record=json.loads(state["record"]),
             consumed=state["consumed"],
-            tables=tables_of(state["tables"], run.checkpoints),
+            tables=tables_of(state["tables"], run),
             generators=state["generators"],
         )
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from torch import Tensor
 
-from ccl_plugins.files.checkpoints import TABLE
 from ccl_plugins.files.fingerprints import of_parts
 from ccl_plugins.files.mapped import (
     DTYPES,
@@ -30,11 +27,11 @@ class MissingTable(Mistake):
     """The file of a condition's table is not there, or is not what it was."""
 
 
-def put(folder: Path, name: str, epoch: int, table: Table) -> Table:
-    """The table with its values in a file of a folder, if they are large and in no file yet.
+def put(run: RunFolder, name: str, epoch: int, table: Table) -> Table:
+    """The table with its values in a file of the run, if they are large and in no file yet.
 
     Args:
-        folder: The run's checkpoints: they name the file in place of the values.
+        run: The run's folder, whose checkpoints name the file in place of the values.
         name: The condition's.
         epoch: When it was fitted.
         table: The table.
@@ -45,25 +42,24 @@ def put(folder: Path, name: str, epoch: int, table: Table) -> Table:
     values = table.values
     if not is_large(values.nbytes) or place_of(values) is not None or values.dtype not in NAMES:
         return table
-    path = folder / f"{TABLE}{quote(name, safe='')}-{epoch}.safetensors"
-    RunFolder(folder.parent).claim(path)
+    path = run.claim(run.table(name, epoch))
     with writing(path, {"values": (tuple(values.shape), values.dtype)}) as tensors:
         for rows in blocks(values):
             tensors["values"][rows] = values[rows]
     return Table((map_safetensors(path) or {})["values"], table.extras)
 
 
-def reference(values: Tensor, folder: Path | None) -> dict[str, Any] | None:
+def reference(values: Tensor, run: RunFolder | None) -> dict[str, Any] | None:
     """Where values are in a file, as plain data; None for values in memory.
 
     Args:
         values: Of a table.
-        folder: Files in it are named without it.
+        run: The run's folder; files beside its checkpoints are named without their folder.
     """
     if (place := place_of(values)) is None:
         return None
     path, offset = place
-    inside = folder is not None and path.parent == folder.resolve()
+    inside = run is not None and path.parent == run.checkpoints.resolve()
     return {
         "file": path.name if inside else str(path),
         "offset": offset,
@@ -73,21 +69,25 @@ def reference(values: Tensor, folder: Path | None) -> dict[str, Any] | None:
     }
 
 
-def values_of(name: str, saved: Mapping[str, Any], folder: Path) -> Tensor:
-    """The values of a saved table, in memory or in the file that it refers to.
+def tables_of(state: Mapping[str, Any], run: RunFolder) -> dict[str, Any]:
+    """The state of the tables of a checkpoint with the values of all, mapped where they are in files.
 
     Args:
-        name: The condition's.
-        saved: As ``state_dict`` of `ccl_plugins.training.tables.Tables` has it.
-        folder: The run's checkpoints.
+        state: As ``state_dict`` of `ccl_plugins.training.tables.Tables` gives it.
+        run: The run's folder.
 
     Raises:
         MissingTable: If there is no such file, or it holds other values.
     """
+    return {n: {**saved, "values": _values(n, saved, run)} for n, saved in state.items()}
+
+
+def _values(name: str, saved: Mapping[str, Any], run: RunFolder) -> Tensor:
+    """The values of a condition's saved table, in memory or in the file that it refers to."""
     if "file" not in saved:
         values: Tensor = saved["values"]
         return values
-    path = folder / saved["file"]
+    path = run.checkpoints / saved["file"]
     try:
         values = map_at(path, saved["offset"], DTYPES[saved["dtype"]], saved["shape"])
     except (OSError, ValueError) as error:
@@ -100,10 +100,3 @@ def values_of(name: str, saved: Mapping[str, Any], folder: Path) -> Tensor:
             " file, or begin anew"
         )
     return values
-
-
-def tables_of(state: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The state of the tables of a checkpoint with the values of all, mapped where they are in files."""
-    return {
-        name: {**saved, "values": values_of(name, saved, folder)} for name, saved in state.items()
-    }

@@ -5,14 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.files.checkpoints import EMBEDDINGS
 from ccl_plugins.files.mapped import place_of, rows
 from ccl_plugins.files.reading import naming
 from ccl_plugins.files.run_folder import RunFolder
@@ -40,9 +38,6 @@ from ccl_plugins.training.first_use import check_observed
 from ccl_plugins.training.table_files import put, reference
 
 Embedding = Literal["projection", "key", "features"]
-
-EMBEDDED = tuple(f"{EMBEDDINGS}{each}" for each in get_args(Embedding))
-"""The names of the files that hold large embeddings while conditions are fitted to them."""
 
 
 class Embeddings(fitted.Embeddings):
@@ -86,7 +81,7 @@ class Tables:
         conditions: Mapping[str, Condition],
         size: int,
         seed: int = 0,
-        folder: Path | None = None,
+        run: RunFolder | None = None,
     ) -> None:
         self.conditions: dict[str, Any] = variables(conditions)
         for name, condition in self.conditions.items():
@@ -94,8 +89,8 @@ class Tables:
             check_policy(trait(condition, "missing"), condition.value_type)
         self.size = size
         self.seed = seed
-        self.folder = folder
-        """Where the values of large tables are put, which all processes map; None: they stay in memory."""
+        self.run = run
+        """The run in whose files the values of large tables are put; None: they stay in memory."""
         self.tables: dict[str, Table] = {}
         self.epochs: dict[str, int] = {}
         self.missing: dict[str, int] = {}
@@ -138,9 +133,8 @@ class Tables:
         try:
             self._refresh(due, epoch, split, embed_once, device)
         finally:
-            if self.folder is not None and ranks.rank() == 0:
-                run = RunFolder(self.folder.parent)
-                run.delete(*(self.folder / name for name in EMBEDDED))
+            if self.run is not None and ranks.rank() == 0:
+                self.run.delete(*self.run.embeddings.values())
         return list(due)
 
     def _refresh(
@@ -225,7 +219,7 @@ class Tables:
         tables = {}
         for name, each in zip(names, one_of_each(group, computed), strict=True):
             table = self._checked(name, each)
-            tables[name] = table if self.folder is None else put(self.folder, name, epoch, table)
+            tables[name] = table if self.run is None else put(self.run, name, epoch, table)
         return tables
 
     def _checked(self, name: str, computed: Any) -> Table:
@@ -342,7 +336,7 @@ class Tables:
         state = {}
         for name, table in self.tables.items():
             if name not in self._references:
-                self._references[name] = reference(table.values, self.folder)
+                self._references[name] = reference(table.values, self.run)
             values = self._references[name] or {"values": table.values}
             state[name] = {**values, "extras": dict(table.extras), "epoch": self.epochs[name]}
         return state

@@ -7,7 +7,6 @@ import logging
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -26,9 +25,6 @@ from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.training.progress import Progress
 from ccl_plugins.training.settings import FitSettings
 
-OTHERS = "lightning"
-"""The folder in a run's folder where Lightning's own callbacks write, as ``ModelCheckpoint``."""
-
 
 class Restoring(_CheckpointConnector):
     """Restores what it is told to.
@@ -42,7 +38,7 @@ class Restoring(_CheckpointConnector):
 
 def make_trainer(
     settings: FitSettings,
-    out: Path,
+    run: RunFolder,
     losses: LossLog,
     callbacks: Sequence[Any],
     progress: bool,
@@ -58,7 +54,7 @@ def make_trainer(
     if progress and not shown:
         callbacks, shown = [*callbacks, Progress(losses)], True
     several = settings.processes > 1
-    plugins: list[Any] = [CheckpointFiles(RunFolder(out))]
+    plugins: list[Any] = [CheckpointFiles(run)]
     if SLURMEnvironment.detect() and not torch.distributed.is_torchelastic_launched():
         # A signal stops the run; Lightning would write a checkpoint of its own and submit the job again.
         plugins.append(SLURMEnvironment(auto_requeue=False))
@@ -76,7 +72,7 @@ def make_trainer(
         callbacks=[losses, *callbacks],
         logger=[*loggers] or False,
         plugins=plugins,
-        default_root_dir=out / OTHERS,
+        default_root_dir=run.lightning,
         use_distributed_sampler=False,
         # SyncBatchNorm does not run on a CPU.
         sync_batchnorm=several and torch.cuda.is_available(),

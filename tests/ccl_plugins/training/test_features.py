@@ -93,9 +93,9 @@ def test_large_embeddings_are_in_a_file_that_other_processes_write_to(tmp_path, 
     method = FakeMethod()
     expected = embed_split(method, SPLIT, FakeTransform())
     monkeypatch.setattr(mapped, "LARGE", 0)
-    found = embed_split(method, SPLIT, FakeTransform(), folder=tmp_path)
+    found = embed_split(method, SPLIT, FakeTransform(), file=tmp_path / "projections")
     torch.testing.assert_close(found, expected)
-    assert (tmp_path / "embeddings-projection").stat().st_size == expected.nbytes
+    assert (tmp_path / "projections").stat().st_size == expected.nbytes
 
 
 def test_a_process_without_samples_knows_the_width_of_embeddings(monkeypatch) -> None:
