@@ -346,6 +346,7 @@ def decide(claims: Mapping[str, Any]) -> list[Row]:
 
 def number(value: float) -> str:
     """Three digits, or all in front of the point."""
+    value = float(f"{value:.12g}")  # half of the last digit is no more or less on another machine
     text = f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
     return text.replace("-", "−")
 
