@@ -99,7 +99,7 @@ def _python() -> Iterator[str]:
     yield PYTHON
     yield f"### Run\n\n```text\n{documentation(Run)}\n```\n\n| attribute | |\n|---|---|"
     for name, found in vars(Run).items():
-        if isinstance(found, cached_property):
+        if isinstance(found, cached_property) and name[0] != "_":
             yield f"| `{name}` | {(inspect.getdoc(found) or '').splitlines()[0]} |"
     yield ""
     for name in ("encode", "evaluate"):
