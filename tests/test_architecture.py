@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,24 +14,15 @@ from support.imports import ROOT, modules
 
 from ccl_plugins.kinds import FOLDERS, HEAVY
 
-LAYERS = (
-    ("arguments", "files", "networks"),
-    ("numerics", "information"),
-    ("pairs", "protocols", "metadata"),
-    ("kernels", "conditions", "transforms", "backbones", "datasets", "evaluators", "drawing"),
-    ("objectives", "samplers", "methods", "optimizers", "schedules", "loggers"),
-    ("training",),
-    ("watching",),
-    ("experiments",),
-    ("figures",),
-    ("testing",),
-    ("commands",),
-    ("explore", "report"),
-    ("sharing", "start", "sweep"),
-    ("cli",),
-    ("__init__", "__main__"),
-)
-"""Files and folders of the package.  Each imports those of the layers before it, and some of its own."""
+PAGE = (ROOT / "docs" / "explanation" / "design.md").read_text("utf-8")
+ROWS = re.findall(r"^\| \d+ \| (.*) \|$", PAGE, re.MULTILINE)
+LAYERS = [
+    re.findall(r"`(\w+)(?:\.py)?`", row.replace("`ccl_plugins`", "")) for row in reversed(ROWS)
+]
+"""Files and folders of the package, from the table of the page about the design.
+
+Each imports those of the layers before it, and some of its own.
+"""
 
 ENGINE = {
     "hooks": {"protocols"},
@@ -131,7 +123,11 @@ def allowed(name):
 def test_the_table_names_every_part():
     found = {part(module) for module in PACKAGE}
     assert found == {*PARTS}
-    assert {*FOLDERS.values()} == {*LAYERS[3], *LAYERS[4], *LAYERS[8], *LAYERS[10]} - {"drawing"}
+
+
+def test_the_page_about_the_design_draws_the_folders_of_the_code():
+    folders = {path.parent.name for path in (ROOT / "ccl_plugins").glob("*/__init__.py")}
+    assert {*re.findall(r"^  (\w+)/ {2,}\S", PAGE, re.MULTILINE)} == folders
 
 
 @pytest.mark.parametrize("name", PARTS)

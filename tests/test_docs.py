@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_architecture import LAYERS
+from support.public_api import public_api
 
 import ccl_plugins as ccl
 from ccl_plugins.commands.docstrings import documentation, equation, sections
@@ -74,7 +74,6 @@ COMPOSED = [
     "logger",
     "finding",
 ]
-PUBLIC = json.loads((ROOT / "tests" / "support" / "public_api.json").read_text())["names"]
 
 
 def headings(page: str) -> str:
@@ -235,18 +234,6 @@ def test_every_command_has_its_heading():
         assert f"## ccl {name.replace('_', '-')}" in headings("reference/cli.md")
 
 
-def test_the_page_about_the_design_has_the_folders_and_the_layers_of_the_code():
-    page = (DOCS / "explanation" / "design.md").read_text()
-    package = (ROOT / "ccl_plugins").iterdir()
-    folders = {path.name for path in package if (path / "__init__.py").is_file()}
-    drawn = re.findall(r"^  (\w+)/ {2,}\S", page, re.MULTILINE)
-    assert {*drawn} == folders
-    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
-    layers = {int(number): {*re.findall(r"`(\w+)`", parts)} for number, parts in rows}
-    layers[len(LAYERS)] = {"__init__", "__main__"}  # written as the face
-    assert layers == {i: {*layer} for i, layer in enumerate(LAYERS, 1)}
-
-
 @pytest.fixture(scope="module")
 def generated():
     """What the site generates: a function from the name of a module of docs/site to that module."""
@@ -296,7 +283,7 @@ def test_everything_public_has_its_entry_with_documentation(generated):
     text = "\n".join(text for _, text in generated("api").pages())
     entries = dict(re.findall(r"^::::\{py:\w+\} ([\w.]+).*\n\n(.*(?:\n\n.*)?)", text, re.M))
     components = generated("api").components()
-    for module, exported in PUBLIC.items():
+    for module, exported in public_api()["names"].items():
         loaded = importlib.import_module(module)
         for name in exported:
             value = getattr(loaded, name)
@@ -330,11 +317,6 @@ def test_objectives_and_kernels_have_an_equation():
     reg = registry()
     specs = [spec for kind in ("objective", "kernel") for spec in reg.specs(kind)]
     assert [s.name for s in specs if s.plugin == reg.host and not equation(s.load())] == []
-
-
-def test_all_names_everything_public():
-    assert sorted(ccl.__all__) == sorted(PUBLIC["ccl_plugins"])
-    assert {*ccl.__all__} <= {*dir(ccl)}
 
 
 def test_the_quick_examples_show_the_measured_numbers_beside_the_untrained_network(monkeypatch):

@@ -59,14 +59,14 @@ def test_the_commands_run_one_after_the_other(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
-def test_the_table_beside_other_libraries_counts_what_there_is():
-    row = re.search(r"^\| self-supervised methods \| (\d+) \|", README, re.MULTILINE)
-    built_in = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
-        "entry-points"
-    ]
-    assert int(row[1]) == len(built_in["ccl_plugins.method"])
-    row = re.search(r"^\| losses that read labels \| (\d+) of (\d+) \|", README, re.MULTILINE)
+def test_the_table_beside_other_libraries_counts_no_more_than_there_is():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    methods = project["entry-points"]["ccl_plugins.method"]
     classes = [each for each in vars(objectives).values() if isinstance(each, type)]
     labels = [each for each in classes if "categorical" in getattr(each, "value_types", ())]
-    assert int(row[1]) == len(labels)
-    assert int(row[2]) == len(built_in["ccl_plugins.objective"])
+    for words, found in {
+        "self-supervised methods": methods,
+        "losses that read labels": labels,
+    }.items():
+        row = re.search(rf"^\| {words} \| (\d+) \|", README, re.MULTILINE)
+        assert int(row[1]) <= len(found)

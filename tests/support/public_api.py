@@ -15,6 +15,8 @@ from typing import Any
 
 from support.imports import ROOT
 
+from ccl_plugins.kinds import FOLDERS
+
 RECORD = ROOT / "tests" / "support" / "public_api.json"
 
 SIGNED = (
@@ -32,20 +34,7 @@ MODULES = (
     *SIGNED,
     "watching/__init__",
     "testing/__init__",
-    "objectives/__init__",
-    "kernels/__init__",
-    "conditions/__init__",
-    "samplers/__init__",
-    "transforms/__init__",
-    "methods/__init__",
-    "backbones/__init__",
-    "datasets/__init__",
-    "evaluators/__init__",
-    "loggers/__init__",
-    "optimizers/__init__",
-    "schedules/__init__",
-    "figures/__init__",
-    "commands/__init__",
+    *(f"{folder}/__init__" for folder in FOLDERS.values()),
     "experiments/__init__",
     "sweep/__init__",
 )
