@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if parsing or registry().strict:
             raise
         place = traceback.extract_tb(error.__traceback__)[-1]
-        end = f"{engine.shown(place.filename)}:{place.lineno} ends the program"
+        end = f"{engine.escaped(place.filename)}:{place.lineno} ends the program"
         print(f"ccl: {end} ({engine.one_line(error)})", file=sys.stderr)
         return 1
     except (engine.Mistake, OSError) as error:

@@ -111,7 +111,7 @@ def message(error: BaseException) -> str:
     """The message of an error on one line, with its first note."""
     text = engine.one_line(error) if isinstance(error, engine.RegistryError) else _text(error)
     notes = getattr(error, "__notes__", ())
-    return engine.shown(f"{text} ({notes[0]})" if notes else text, 3000)
+    return engine.escaped(f"{text} ({notes[0]})" if notes else text, 3000)
 
 
 def _text(error: BaseException) -> str:

@@ -80,7 +80,7 @@ def reading(
 ) -> Any:
     """What ``read`` returns; if it raises, ``otherwise``, with the error added to the list."""
     try:
-        with engine.containing(what):
+        with engine.errors_as_failure(what):
             return read()
     except engine.PluginFailed as error:
         errors.append(error)

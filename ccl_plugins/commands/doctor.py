@@ -45,7 +45,7 @@ class Note:
     text: str
 
     def __str__(self) -> str:
-        return engine.shown(f"{self.plugin}: {self.text}", 2000)
+        return engine.escaped(f"{self.plugin}: {self.text}", 2000)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Report:
         parts = [str(TextTable(plugins)), str(TextTable(libraries))]
         for failure in self.failures:
             heading = f"{failure.plugin} {failure.version} failed: {failure.reason}"
-            parts.append(f"{engine.shown(heading, 2000)}\n\n{failure.traceback.rstrip()}")
+            parts.append(f"{engine.escaped(heading, 2000)}\n\n{failure.traceback.rstrip()}")
         for heading, findings in (("problems", self.problems), ("remarks", self.remarks)):
             if findings:
                 parts.append("\n".join([f"{heading}:", *(f"  {finding}" for finding in findings)]))
@@ -145,7 +145,7 @@ def _unmet(registry: engine.Registry) -> Iterator[Note]:
                 wanted = Requirement(line)
                 applies = not wanted.marker or wanted.marker.evaluate({"extra": ""})
             except (InvalidRequirement, UndefinedEnvironmentName, InvalidVersion):
-                yield Note(name, f"it needs {engine.represented(line)}, which is no requirement")
+                yield Note(name, f"it needs {engine.short_repr(line)}, which is no requirement")
                 continue
             version, needs = _version(wanted.name), f"{wanted.name}{wanted.specifier}"
             if not applies:
@@ -186,6 +186,6 @@ def _side_effects(registry: engine.Registry) -> Iterator[Note]:
 def _version(distribution: str) -> str:
     """Its version; empty if it is not installed, and for metadata without a version."""
     try:
-        return engine.shown(metadata.version(distribution) or "")
+        return engine.escaped(metadata.version(distribution) or "")
     except (metadata.PackageNotFoundError, KeyError, UnicodeDecodeError):
         return ""

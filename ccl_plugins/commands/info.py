@@ -66,16 +66,16 @@ class Description:
             facts.append(f"old names: {', '.join(self.old_names)}")
         facts += [f"{old}: old name of {name}" for old, name in self.old_parameters.items()]
         facts += [
-            f"{name}: {value if isinstance(value, str) else engine.represented(value, 500)}"
+            f"{name}: {value if isinstance(value, str) else engine.short_repr(value, 500)}"
             f"{f', with {self.example}' if name in self.depends and self.example else ''}"
             for name, value in self.declares.items()
         ]
         if self.requires:
             facts.append(f"{self.plugin} requires: {', '.join(self.requires)}")
-        facts = [line for fact in facts for line in engine.shown_lines(fact).split("\n")]
-        facts += ["", engine.shown_lines(self.doc)]
+        facts = [line for fact in facts for line in engine.escaped_lines(fact).split("\n")]
+        facts += ["", engine.escaped_lines(self.doc)]
         if self.failures:
-            facts += ["", *(engine.shown(failure, 2000) for failure in self.failures)]
+            facts += ["", *(engine.escaped(failure, 2000) for failure in self.failures)]
         return "\n".join(facts).rstrip()
 
     __repr__ = __str__
@@ -117,7 +117,7 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
         declares,
         read("requirements", lambda: _required(registry, spec), ()),
         doc,
-        ", ".join(f"{name}={engine.represented(value)}" for name, value in example.items()),
+        ", ".join(f"{name}={engine.short_repr(value)}" for name, value in example.items()),
         depends,
         spec.old_names,
         schema.old_names,

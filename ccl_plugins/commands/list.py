@@ -41,7 +41,7 @@ def listing(registry: engine.Registry, kind: str | None = None) -> TextTable:
     notes = []
     for plugin in registry.plugins:
         if plugin.state == "failed":
-            reason = engine.shown(plugin.reason, 500)
+            reason = engine.escaped(plugin.reason, 500)
             notes.append(f"{plugin.name} {plugin.version} failed: {reason}  (ccl doctor)")
         elif plugin.state == "disabled":
             notes.append(f"{plugin.name} {plugin.version} is disabled")

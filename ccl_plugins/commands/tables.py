@@ -28,7 +28,7 @@ class TextTable(list[dict[str, Any]]):
         columns: Callable[[dict[str, Any]], dict[str, Any]] = dict,
     ) -> None:
         super().__init__(rows)
-        self.notes = [engine.shown(note, 2000) for note in notes]
+        self.notes = [engine.escaped(note, 2000) for note in notes]
         self.columns = columns
 
     @property
@@ -129,4 +129,4 @@ def _latex(text: str) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
-    return "" if value is None else engine.shown(value)
+    return "" if value is None else engine.escaped(value)

@@ -232,9 +232,9 @@ class Composition:
         """
         where = where or "pipeline"
         if not isinstance(data, Mapping):
-            raise engine.InvalidConfig(f"{where}: must be a table, not {engine.represented(data)}")
+            raise engine.InvalidConfig(f"{where}: must be a table, not {engine.short_repr(data)}")
         tables = Record(data).tables
-        engine.known_keys(tables, TABLES, where)
+        engine.check_keys(tables, TABLES, where)
         check_schema(data, where)
         # A record says all that was trained; monitors and loggers change nothing of it.
         record = (*SINGLE, "conditions", "evaluate", "fit")
@@ -287,7 +287,7 @@ def check_schema(data: Mapping[str, Any], where: str) -> None:
     """Refuse a record of another schema, by an InvalidConfig."""
     if data.get("schema", SCHEMA) != SCHEMA:
         raise engine.InvalidConfig(
-            f"{where}: unknown schema {engine.represented(data['schema'])};"
+            f"{where}: unknown schema {engine.short_repr(data['schema'])};"
             f" this version reads and writes {SCHEMA}"
         )
 

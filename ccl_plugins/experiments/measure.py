@@ -176,7 +176,7 @@ def _checked(evaluator: Any, given: Any) -> Sequence[Measurement]:
     if not isinstance(given, list | tuple) or not all(map(_is_measurement, given)):
         raise ValueError(
             f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
-            f" [Measurement('knn/top1', 0.9)], not {engine.represented(given)}"
+            f" [Measurement('knn/top1', 0.9)], not {engine.short_repr(given)}"
         )
     return given
 

@@ -58,7 +58,7 @@ def read_measurements(run: RunFolder) -> Measured:
         }
         return Measured(**measured, costs={k: _number(v) for k, v in given["costs"].items()})
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        reason = engine.shown(str(error))
+        reason = engine.escaped(str(error))
         warnings.warn(
             f"{run.measurements} must hold measurements and costs ({reason}): it is not used",
             stacklevel=3,

@@ -110,7 +110,7 @@ def _put(tables: dict[str, Any], keys: tuple[str, ...], value: Any) -> None:
                 raise engine.InvalidConfig(f"there is no {place}.{key}; there are {places}")
             index = int(key)
         elif not isinstance(at, dict):
-            raise engine.InvalidConfig(f"{place} is {engine.represented(at)}, which has no {key!r}")
+            raise engine.InvalidConfig(f"{place} is {engine.short_repr(at)}, which has no {key!r}")
         if depth == len(keys) - 1:
             at[index] = value
             return

@@ -178,14 +178,14 @@ def check_plugins(versions: Mapping[str, str]) -> None:
     """
     if not isinstance(versions, Mapping) or not all(isinstance(v, str) for v in versions.values()):
         raise engine.InvalidConfig(
-            f"a record's versions must be a table of plug-ins, not {engine.represented(versions)}"
+            f"a record's versions must be a table of plug-ins, not {engine.short_repr(versions)}"
         )
     installed = {plugin.name: plugin.version for plugin in registry().plugins}
     for name, version in versions.items():
         if name == engine.LOCAL:  # who reads a component of a session asks for its object
             continue
         if name not in installed:
-            needed = f"this run needs the plug-in {engine.shown(name)} {engine.shown(version)}"
+            needed = f"this run needs the plug-in {engine.escaped(name)} {engine.escaped(version)}"
             command = engine.pip_install(name, version)
             raise engine.PluginFailed(
                 f"{needed}: {command}"
@@ -193,7 +193,7 @@ def check_plugins(versions: Mapping[str, str]) -> None:
                 else f"{needed}, which is no name and version of one"
             )
         if installed[name] != version:
-            made = f"{name} {engine.shown(version)}"
+            made = f"{name} {engine.escaped(version)}"
             warnings.warn(
                 f"this run was made with {made}, and {installed[name]} is installed", stacklevel=3
             )

@@ -206,7 +206,7 @@ def with_objects(record: Mapping[str, Any], objects: Mapping[str, Any]) -> dict[
     if not isinstance(objects, Mapping) or not all(isinstance(place, str) for place in objects):
         raise engine.InvalidConfig(
             'objects must be a mapping of places to objects, as {"dataset": my_dataset}, not'
-            f" {engine.represented(objects)}"
+            f" {engine.short_repr(objects)}"
         )
     tables: dict[str, dict[str, Any]] = {}
     _each_component(record, lambda place, table: tables.setdefault(place, table))
@@ -216,7 +216,7 @@ def with_objects(record: Mapping[str, Any], objects: Mapping[str, Any]) -> dict[
             raise engine.InvalidConfig(
                 f"objects: {place} is {use}, which is found by its name: give no object for it"
             )
-    engine.known_keys(given, [p for p in tables if _LOCAL.match(tables[p]["use"])], "objects")
+    engine.check_keys(given, [p for p in tables if _LOCAL.match(tables[p]["use"])], "objects")
 
     def put(place: str, table: dict[str, Any]) -> Any:
         if place not in given:

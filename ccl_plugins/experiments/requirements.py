@@ -358,15 +358,15 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
     if given is not None and not isinstance(given, Mapping):
         raise engine.InvalidConfig(
             f'monitor must be a table, as {{every_epochs = 1}}, or "off", not'
-            f" {engine.represented(given)}"
+            f" {engine.short_repr(given)}"
         )
     settings = dict(given or {})
-    engine.known_keys(settings, [field.name for field in fields(MonitorSettings)], "monitor")
+    engine.check_keys(settings, [field.name for field in fields(MonitorSettings)], "monitor")
     chosen = settings.get("evaluate")
     if chosen is not None:
         if isinstance(chosen, str | Mapping) or not isinstance(chosen, Iterable):
             raise engine.InvalidConfig(
-                f'monitor.evaluate must be a list, as ["linear", "knn"], not {engine.represented(chosen)}'
+                f'monitor.evaluate must be a list, as ["linear", "knn"], not {engine.short_repr(chosen)}'
             )
         settings["evaluate"] = read_all("evaluator", chosen, "monitor.evaluate")
     return MonitorSettings(**settings)
@@ -377,7 +377,7 @@ def fit_settings(given: Mapping[str, Any]) -> tuple[FitSettings, dict[str, engin
 
     A table of one of these without ``use`` has options of the default one.
     """
-    engine.known_keys(given, [field.name for field in fields(FitSettings)], "fit")
+    engine.check_keys(given, [field.name for field in fields(FitSettings)], "fit")
     choices = {}
     for kind, name in COMPONENTS.items():
         table = given.get(kind, name)
@@ -391,7 +391,7 @@ def chosen_loggers(given: Any) -> dict[str, engine.Choice]:
     """The ``loggers`` of a configuration by name."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise engine.InvalidConfig(
-            f'loggers must be a list, as ["tensorboard", "csv"], not {engine.represented(given)}'
+            f'loggers must be a list, as ["tensorboard", "csv"], not {engine.short_repr(given)}'
         )
     chosen: dict[str, engine.Choice] = {}
     for number, each in enumerate(given):

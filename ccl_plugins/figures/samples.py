@@ -159,7 +159,7 @@ def same_data(runs: Mapping[str, Run]) -> None:
     for title, run in others:
         if one.record.is_on_data_of(run.record):
             continue
-        given = [engine.represented(each.record.get("dataset")) for each in (one, run)]
+        given = [engine.short_repr(each.record.get("dataset")) for each in (one, run)]
         shown = (
             f"{given[0]} and {given[1]}"
             if given[0] != given[1]

@@ -71,13 +71,13 @@ class Figures:
             def work(name: str = name, choose: Callable[[], engine.Choice] = choose) -> None:
                 figure, _ = draw(choose(), runs, first)
                 for file in save(figure, Path(arguments.out).expanduser() / name):
-                    print(f"{engine.shown(str(file))} ", end="")
+                    print(f"{engine.escaped(str(file))} ", end="")
 
             try:
                 with on_paper() if arguments.print else nullcontext():
                     reason = attempt(name, work, passing=(DoesNotApply,))
             except DoesNotApply as error:
-                print(f"left out: {engine.shown(str(error), 500)}")
+                print(f"left out: {engine.escaped(str(error), 500)}")
                 continue
             print("failed" if reason else f"({time.monotonic() - start:.1f} s)")
             failed += bool(reason)
@@ -111,6 +111,6 @@ def _titles(folders: list[Path]) -> dict[str, Path]:
     """Titles of runs: the names of their folders or, where two are equal, their paths."""
     names = [folder.resolve().name for folder in folders]
     return {
-        engine.shown(name if names.count(name) == 1 else str(folder)): folder
+        engine.escaped(name if names.count(name) == 1 else str(folder)): folder
         for name, folder in zip(names, folders, strict=True)
     }

@@ -340,7 +340,7 @@ def _choice(question: str, choices: dict[str, str]) -> str:
     """Ask for one of several; the first is the default."""
     print(question)
     for number, (name, what) in enumerate(choices.items()):
-        print(engine.shown(f"  {number}  {f'{name}: ' if name else ''}{what}"))
+        print(engine.escaped(f"  {number}  {f'{name}: ' if name else ''}{what}"))
     keys = {str(number): name for number, name in enumerate(choices)}
     given = _answer("[0]", lambda given: given in keys or given in choices or not given)
     return keys.get(given or "0", given)

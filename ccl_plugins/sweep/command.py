@@ -113,7 +113,7 @@ class SweepCommand:
 
 
 def _tell(line: str) -> None:
-    print(engine.shown(line, 2000), file=sys.stderr, flush=True)
+    print(engine.escaped(line, 2000), file=sys.stderr, flush=True)
 
 
 def _wait(sweep: Sweep, options: argparse.Namespace) -> None:

@@ -232,7 +232,7 @@ class Sweep:
         """
         path = Path(path).expanduser()
         data = engine.read_toml(path)
-        engine.known_keys(data, _TABLES, str(path))
+        engine.check_keys(data, _TABLES, str(path))
         try:
             return _read(data, path, changes)
         except (ValueError, TypeError) as error:

@@ -55,7 +55,7 @@ def cause_of(error: BaseException) -> Cause | None:
         places = [_place(file, line) for file, line in users if not _is_ours(file)]
         place = places[-1] if places else place
         message = message.strip().partition("\n")[0]
-    return Cause(type(error).__name__, engine.shown(" ".join(message.split()), LONGEST), place)
+    return Cause(type(error).__name__, engine.escaped(" ".join(message.split()), LONGEST), place)
 
 
 def _is_ours(file: str) -> bool:

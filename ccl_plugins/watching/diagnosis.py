@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
@@ -30,6 +31,7 @@ from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.watching.batches import Embeddings, embedding_numbers
 from ccl_plugins.watching.chance import Scale, detached, scale_of
 from ccl_plugins.watching.symptoms import SYMPTOMS, Beginning, Observation, Start, Symptom
+from ccl_registry.errors import errors_as_warning
 
 LEAST, MOST = 40, 2000
 """Optimizer steps between which half of a run is waited for."""
@@ -121,7 +123,7 @@ class Diagnosis(Callback):
             "recent": list(self._recent),
             "weights": [was for _, was in self._weights],
             "epochs": self._epochs,
-            "symptoms": dict(self._states()),
+            "symptoms": self._states(),
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -133,21 +135,18 @@ class Diagnosis(Callback):
         self._first = state_dict["weights"]
         self._epochs = state_dict["epochs"]
         for name, each in [*self.symptoms.items()]:
-            try:
+            with self._leaving_out(name):
                 each.load_state_dict(state_dict["symptoms"].get(name, {}))
-            except Exception as error:
-                self._leave_out(name, error)
 
-    def _states(self) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _states(self) -> dict[str, dict[str, Any]]:
         """What each symptom remembers; one that could not be written would end the run."""
+        states = {}
         for name, each in [*self.symptoms.items()]:
-            try:
+            with self._leaving_out(name):
                 state = each.state_dict()
                 require_plain(state, name)
-            except Exception as error:
-                self._leave_out(name, error)
-            else:
-                yield name, state
+                states[name] = state
+        return states
 
     def _known(
         self, trainer: pl.Trainer, module: Any, temperatures: Iterable[tuple[str, float]]
@@ -203,24 +202,18 @@ class Diagnosis(Callback):
     def _ask(self, what: Callable[[Symptom], Iterable[Finding]]) -> None:
         """Say what symptoms find; one that raises is named, and not asked again."""
         for name, symptom in [*self.symptoms.items()]:
-            try:
+            findings = list[Finding]()
+            with self._leaving_out(name):
                 findings = [_checked(each) for each in what(symptom)]
-            except Exception as error:
-                self._leave_out(name, error)
-                continue
             for finding in findings:
                 explained = any(each.explains for each in self._findings.found)
                 if not (symptom.follows and explained):
                     self._findings.say(finding)
 
-    def _leave_out(self, name: str, error: Exception) -> None:
-        """Look no more for a symptom that raised."""
-        del self.symptoms[name]
-        warnings.warn(
-            f"the symptom {name} is no longer looked for: it raised"
-            f" {type(error).__name__}: {error}",
-            stacklevel=3,
-        )
+    def _leaving_out(self, name: str) -> AbstractContextManager[None]:
+        """Look no more for a symptom that raises."""
+        lost = f"the symptom {name} raised an error, and is no longer looked for"
+        return errors_as_warning(lost, then=partial(self.symptoms.pop, name))
 
     def _moved(self) -> float:
         """How far the weights are from where they were, in parts of their norm."""

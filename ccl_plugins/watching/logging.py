@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial, wraps
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.files.checkpoints import versions
 from ccl_plugins.files.fingerprints import MOST_IN_MEMORY, of_parts, of_tensors
 from ccl_plugins.files.lock import is_owned
-from ccl_plugins.files.messages import printable
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.protocols import Table, trait
+from ccl_registry.errors import errors_as_warning
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
@@ -80,15 +79,13 @@ def opened(
 
     def add(name: str, open: Callable[[], Any], files: Iterable[str]) -> None:
         exact = exact_files(folder, files)
-        try:
+        with errors_as_warning(_lost(name, "cannot be opened")):  # by a service, or on a full disk
             run.refuse_others(*exact)
             run.note(*exact)
             each = open()
             if training:
                 _ = getattr(each, "experiment", None)
             made.append(contained(each, name))
-        except Exception as error:  # a service or a full disk must not keep a run from training
-            _warn(name, "cannot be opened", error)
 
     def close() -> None:
         if is_owned(folder):  # it may have been moved or deleted
@@ -212,21 +209,13 @@ def exact_files(folder: Path, names: Iterable[str]) -> list[Path]:
 def _containing(call: Callable[..., Any], name: str, state: dict[str, bool]) -> Callable[..., Any]:
     @wraps(call)
     def contained_call(*args: Any, **kwargs: Any) -> Any:
-        if state["failed"]:
-            return None
-        try:
-            return call(*args, **kwargs)
-        except Exception as error:  # a full disk, a service that is away
-            state["failed"] = True
-            _warn(name, "failed", error)
-            return None
+        if not state["failed"]:  # by a full disk, or a service that is away
+            with errors_as_warning(_lost(name, "failed"), then=partial(state.update, failed=True)):
+                return call(*args, **kwargs)
+        return None
 
     return contained_call
 
 
-def _warn(name: str, what: str, error: Exception) -> None:
-    text = printable(str(error))[:300]
-    warnings.warn(
-        f"the logger {name} {what}, and logs no more; training goes on ({type(error).__name__}: {text})",
-        stacklevel=3,
-    )
+def _lost(name: str, what: str) -> str:
+    return f"the logger {name} {what}, and logs no more; training goes on"

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .errors import InvalidSpec, one_line
-from .quoting import represented
+from .quoting import short_repr
 
 
 def resolve(name: str, written: Any, namespaces: Iterable[dict[str, Any]]) -> Any:
@@ -33,7 +33,7 @@ def resolve(name: str, written: Any, namespaces: Iterable[dict[str, Any]]) -> An
         except Exception as error:  # evaluating a hint can raise anything
             reasons.append(one_line(error))
     raise InvalidSpec(
-        f"the hint of {name}, {represented(written)}, cannot be resolved"
+        f"the hint of {name}, {short_repr(written)}, cannot be resolved"
         f" ({reasons[0] if reasons else 'its module is unknown'})"
     )
 

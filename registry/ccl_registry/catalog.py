@@ -21,12 +21,12 @@ from .errors import (
     InvalidSpec,
     RegistryError,
     UnknownComponent,
-    containing,
     did_you_mean,
+    errors_as_failure,
 )
 from .params import Schema, fill, schema
 from .plugin import Failure, Plugin
-from .quoting import pip_install, represented, shown
+from .quoting import escaped, pip_install, short_repr
 from .source import Sources
 from .spec import (
     LOCAL,
@@ -119,7 +119,7 @@ class Registry:
                 one whose hooks take no options.
         """
         if not isinstance(data, Mapping):
-            raise InvalidConfig(f"{where}: must be a table of plugins, not {represented(data)}")
+            raise InvalidConfig(f"{where}: must be a table of plugins, not {short_repr(data)}")
         plugins, tables = {plugin.name: plugin for plugin in self.plugins}, {}
         for written, table in data.items():
             name = normalize(str(written))
@@ -130,7 +130,7 @@ class Registry:
             if name in tables:
                 raise InvalidConfig(f"{where}: {name} is given twice")
             if not isinstance(table, Mapping):
-                raise InvalidConfig(f"{where}.{written}: must be a table, not {represented(table)}")
+                raise InvalidConfig(f"{where}.{written}: must be a table, not {short_repr(table)}")
             if plugins[name].state == "ok" and name not in self._found.with_options():
                 raise InvalidConfig(f"{where}.{written}: no hook of {name} takes options")
             tables[name] = dict(table)
@@ -229,7 +229,7 @@ class Registry:
         elif slash and plugin not in {p.name for p in self.plugins}:
             command = pip_install(plugin)
             known = f"{plugin} is not installed: {command}" if command else ""
-            parts.append(known or f"{represented(plugin)} is no name of a plug-in.")
+            parts.append(known or f"{short_repr(plugin)} is no name of a plug-in.")
         else:
             names = sorted({spec.name for spec in self.specs(kind)})
             parts.append(did_you_mean(bare, names).strip())
@@ -271,7 +271,7 @@ class Registry:
         """
         if isinstance(spec, LocalSpec):
             doc = getattr(spec.value, "__doc__", None)
-            return shown(doc.strip().partition("\n")[0]) if isinstance(doc, str) else ""
+            return escaped(doc.strip().partition("\n")[0]) if isinstance(doc, str) else ""
         return (sources or Sources()).summary(spec.target)
 
     def schema(self, spec: ComponentSpec) -> Schema:
@@ -283,7 +283,7 @@ class Registry:
         """
         target = spec.load()
         try:
-            with containing(f"{spec.label}: its signature cannot be read"):
+            with errors_as_failure(f"{spec.label}: its signature cannot be read"):
                 if _is_object(spec):
                     return Schema(())
                 return schema(target, self.kinds[spec.kind].supplied)

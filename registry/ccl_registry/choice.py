@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .errors import InvalidConfig, InvalidParameter, PluginFailed, containing, one_line
+from .errors import InvalidConfig, InvalidParameter, PluginFailed, errors_as_failure, one_line
 from .params import Schema
-from .quoting import represented
+from .quoting import short_repr
 from .spec import ComponentSpec, Kind
 
 
@@ -94,7 +94,7 @@ class Choice:
         return built
 
     def _checked(self, built: Any, where: str) -> Any:
-        with containing(f"{where}: the members of {self.spec.label} cannot be read"):
+        with errors_as_failure(f"{where}: the members of {self.spec.label} cannot be read"):
             missing = self._kind.missing_members(built)
             wrong = self._kind.wrong_members(built)
         if missing:
@@ -123,7 +123,7 @@ class Choice:
         return hash(_key(self))
 
     def __repr__(self) -> str:
-        return f"{self._name}({', '.join(f'{k}={represented(v, 2000)}' for k, v in self.params.items())})"
+        return f"{self._name}({', '.join(f'{k}={short_repr(v, 2000)}' for k, v in self.params.items())})"
 
 
 def _built(

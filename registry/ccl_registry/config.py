@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import InvalidConfig, did_you_mean
-from .quoting import represented, shown
+from .quoting import escaped, short_repr
 
 DEEPEST = 40
 """Levels of tables and lists in a file; what reads them further calls itself once for each."""
@@ -31,9 +31,9 @@ def from_json(text: str, where: str) -> dict[str, Any]:
     try:
         data = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise InvalidConfig(f"{where}: {shown(error)}") from error
+        raise InvalidConfig(f"{where}: {escaped(error)}") from error
     if not isinstance(data, dict):
-        raise InvalidConfig(f"{where}: must hold a JSON object, not {represented(text[:40])}")
+        raise InvalidConfig(f"{where}: must hold a JSON object, not {short_repr(text[:40])}")
     _not_too_deep(data, where)
     return data
 
@@ -60,8 +60,8 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except (OSError, ValueError, RuntimeError) as error:
         line = re.search(r"at line (\d+)", str(error))
         lines = text.splitlines()
-        quoted = f": {represented(lines[int(line[1]) - 1].strip())}" if line and lines else ""
-        raise InvalidConfig(f"{path}: {shown(error)}{quoted}") from error
+        quoted = f": {short_repr(lines[int(line[1]) - 1].strip())}" if line and lines else ""
+        raise InvalidConfig(f"{path}: {escaped(error)}{quoted}") from error
     _not_too_deep(data, str(path))
     return data
 
@@ -76,7 +76,7 @@ def _not_too_deep(data: object, where: str) -> None:
         raise InvalidConfig(f"{where}: tables and lists are more than {DEEPEST} levels deep")
 
 
-def known_keys(data: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+def check_keys(data: Mapping[str, Any], known: Iterable[str], where: str) -> None:
     """Refuse unknown keys.
 
     Raises:

@@ -20,7 +20,7 @@ import pluggy
 from .distributions import installed
 from .errors import InvalidConfig, InvalidSpec, PluginFailed, did_you_mean, one_line
 from .plugin import Entry, Plugin
-from .quoting import represented
+from .quoting import short_repr
 from .spec import REJECTING, ComponentSpec, Project, normalize
 
 MANY = 100_000
@@ -159,7 +159,7 @@ class Discovery:
             with plugin.recording():
                 if not isinstance(given, ComponentSpec):
                     raise InvalidSpec(
-                        f"{self._components} must give ComponentSpecs, not {represented(given)}"
+                        f"{self._components} must give ComponentSpecs, not {short_repr(given)}"
                     )
                 # A new one: a subclass of another author may do anything where it is read.
                 offer(self._kind(f"{prefix}{given.kind}"), given.name, given.target)

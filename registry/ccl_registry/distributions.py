@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .plugin import Entry, Plugin
-from .quoting import is_distribution, is_version, represented, shown
+from .quoting import escaped, is_distribution, is_version, short_repr
 from .spec import normalize
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Metadata:
                 yield Entry(group, name, value)
             else:
                 wrong = "must be name = module:Class" if group else "stands before any [group]"
-                fault = f"line {number} of its entry_points.txt {wrong}: {represented(line, 80)}"
+                fault = f"line {number} of its entry_points.txt {wrong}: {short_repr(line, 80)}"
                 self.faults.append(fault)
 
     @property
@@ -141,9 +141,7 @@ class Metadata:
         if not self._head:
             return "it has no METADATA"
         name = self._field("Name")
-        return (
-            f"its METADATA has {f'no valid Name, {represented(name, 80)}' if name else 'no Name'}"
-        )
+        return f"its METADATA has {f'no valid Name, {short_repr(name, 80)}' if name else 'no Name'}"
 
     @property
     def orphaned(self) -> str:
@@ -160,22 +158,22 @@ class Metadata:
         if is_version(version):
             return version
         if self._head:  # without METADATA it is a build in a source folder
-            wrong = f"no valid Version, {represented(version, 80)}" if version else "no Version"
+            wrong = f"no valid Version, {short_repr(version, 80)}" if version else "no Version"
             self.faults.append(f"its METADATA has {wrong}")
         return ""
 
     @property
     def folder(self) -> str:
         """The folder or file of the metadata."""
-        return shown(_path(self._distribution) or self.place, 1000)
+        return escaped(_path(self._distribution) or self.place, 1000)
 
     @property
     def place(self) -> str:
         """The folder that it is installed in."""
         try:
-            return shown(Path(str(self._distribution.locate_file(""))).resolve(), 1000)
+            return escaped(Path(str(self._distribution.locate_file(""))).resolve(), 1000)
         except (OSError, RuntimeError, ValueError):  # a loop of links, a folder that cannot be one
-            return shown(self._distribution.locate_file(""), 1000)
+            return escaped(self._distribution.locate_file(""), 1000)
 
     @cached_property
     def _head(self) -> str:
@@ -198,7 +196,7 @@ class Metadata:
             self.faults.append(f"its {file} is not UTF-8")
             return error.object.decode("utf-8", "replace")
         except OSError as error:
-            self.faults.append(f"its {file} cannot be read: {shown(error)}")
+            self.faults.append(f"its {file} cannot be read: {escaped(error)}")
             return ""
 
 

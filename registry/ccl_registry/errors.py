@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 
-from .quoting import shown, shown_lines, type_name
+from .quoting import escaped, escaped_lines, type_name
 
 LONGEST = 2000
 """Characters of a message."""
@@ -23,7 +24,7 @@ class RegistryError(Mistake):
 
     def __str__(self) -> str:
         # KeyError would show the repr of its argument.  The message may quote other authors' text.
-        return shown(self.args[0], LONGEST) if self.args else ""
+        return escaped(self.args[0], LONGEST) if self.args else ""
 
 
 class UnknownComponent(RegistryError, KeyError):
@@ -74,18 +75,16 @@ def one_line(error: BaseException) -> str:
     """The message of an error; errors from outside the registry are preceded by their type."""
     if isinstance(error, RegistryError):
         return str(error)
-    text = " ".join(shown_lines(error, LONGEST).split())
+    text = " ".join(escaped_lines(error, LONGEST).split())
     return f"{type_name(error)}: {text}"
 
 
 @contextlib.contextmanager
-def containing(label: str) -> Iterator[None]:
-    """Raise whatever another author's code raises as `PluginFailed`, with its name.
-
-    Ctrl-C and errors of the registry pass.
+def errors_as_failure(label: str) -> Iterator[None]:
+    """Raise what another author's code raises as `PluginFailed`; Ctrl-C and the registry's errors pass.
 
     Args:
-        label: The beginning of the message.
+        label: The beginning of the message, which names the plug-in or the component.
 
     Raises:
         PluginFailed: With the error as its cause.
@@ -96,3 +95,20 @@ def containing(label: str) -> Iterator[None]:
         raise
     except BaseException as error:  # SystemExit, a test's skip, a panic of another language
         raise PluginFailed(f"{label} ({one_line(error)})") from error
+
+
+@contextlib.contextmanager
+def errors_as_warning(lost: str, then: Callable[[], object] | None = None) -> Iterator[None]:
+    """Warn of what another author's code raises, and go on without it.
+
+    Args:
+        lost: The sentence that says who raised it and what is missing now.
+        then: Called before the warning, as to leave out what failed.
+    """
+    try:
+        yield
+    except Exception as error:
+        if then is not None:
+            then()
+        # Of the caller of the function with the block, as this generator and contextlib come between.
+        warnings.warn(f"{lost} ({one_line(error)})", stacklevel=4)

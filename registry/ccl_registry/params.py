@@ -12,7 +12,7 @@ from typing import Any
 from .annotations import resolve
 from .errors import InvalidParameter, InvalidSpec, did_you_mean
 from .hints import ChoiceReader, Mismatch, accept, describe
-from .quoting import represented
+from .quoting import short_repr
 
 REQUIRED = inspect.Parameter.empty
 
@@ -36,7 +36,7 @@ class Parameter:
 
     def __str__(self) -> str:
         hint = f": {self.text}" if self.text else ""
-        return f"{self.name}{hint}" + ("" if self.required else f" = {represented(self.default)}")
+        return f"{self.name}{hint}" + ("" if self.required else f" = {short_repr(self.default)}")
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ def _old_names(target: Callable[..., Any], names: Collection[str]) -> Mapping[st
     old = inspect.getattr_static(target, OLD_PARAMETERS, {})
     if not isinstance(old, Mapping) or not all(isinstance(x, str) for y in old.items() for x in y):
         raise InvalidSpec(
-            f"{OLD_PARAMETERS} must map old names of parameters to their names, not {represented(old)}"
+            f"{OLD_PARAMETERS} must map old names of parameters to their names, not {short_repr(old)}"
         )
     return {old: name for old, name in old.items() if name in names and old not in names}
 
@@ -163,7 +163,7 @@ def fill(
             if not _is_default(value, parameter):
                 wanted = describe(parameter.hint, reader)
                 raise InvalidParameter(
-                    f"{prefix}: {parameter.name} must be {wanted}, not {represented(value)}"
+                    f"{prefix}: {parameter.name} must be {wanted}, not {short_repr(value)}"
                 ) from None
             values[parameter.name] = value
     return values

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .errors import PluginFailed, one_line
-from .quoting import shown_lines
+from .quoting import escaped_lines
 
 RECORDED = 10
 """Errors kept of one plugin; the others are counted."""
@@ -45,7 +45,7 @@ class Failure:
     def of(cls, plugin: str, version: str, error: BaseException) -> Failure:
         """The failure that an exception causes."""
         try:
-            details = shown_lines("".join(traceback.format_exception(error)))
+            details = escaped_lines("".join(traceback.format_exception(error)))
         except KeyboardInterrupt:
             raise
         except BaseException as another:  # an exception may raise where its own class is looked at

@@ -27,21 +27,21 @@ _VERSION = re.compile(
 """A version, as PEP 440 has it."""
 
 
-def shown(text: object, longest: int = LONGEST) -> str:
+def escaped(text: object, longest: int = LONGEST) -> str:
     r"""A text on one line: what is not printable as ``\x1b``, and a long one without its middle."""
     return _printable(_shortened(_text(text), longest))
 
 
-def shown_lines(text: object, longest: int = 20_000) -> str:
-    """As `shown`, with the text's own lines, such as those of a traceback."""
+def escaped_lines(text: object, longest: int = 20_000) -> str:
+    """As `escaped`, with the text's own lines, such as those of a traceback."""
     lines = re.split(r"\r?\n", _shortened(_text(text), longest))
     return "\n".join(_printable(line.replace("\t", "    ")) for line in lines)
 
 
-def represented(value: Any, longest: int = LONGEST) -> str:
+def short_repr(value: Any, longest: int = LONGEST) -> str:
     """The ``repr`` of a value, or a line that says why it has none."""
     try:
-        return shown(repr(value), longest)
+        return escaped(repr(value), longest)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # another author's __repr__ may raise anything
@@ -50,7 +50,7 @@ def represented(value: Any, longest: int = LONGEST) -> str:
 
 def type_name(value: object) -> str:
     """The name of a value's class, whatever the class's own class does to its attributes."""
-    return shown(type.__dict__["__name__"].__get__(type(value)), 80)
+    return escaped(type.__dict__["__name__"].__get__(type(value)), 80)
 
 
 def is_distribution(name: object) -> bool:

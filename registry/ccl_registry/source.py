@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .errors import one_line
-from .quoting import shown
+from .quoting import escaped
 
 _CLASS = re.compile(
     r"""^class[ ]+(\w+)[ ]*
@@ -44,7 +44,7 @@ class Sources:
         if path not in self._quick[file] and file not in self._parsed:
             self._parsed[file] = dict(_summaries(self._texts[file]))
         doc = self._quick[file].get(path) or self._parsed[file].get(path, "")
-        return shown(doc.strip())
+        return escaped(doc.strip())
 
     def missing_module(self, target: str) -> str:
         """Why the module of ``"module:Class"`` cannot be imported; empty if it exists."""

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from .errors import InvalidSpec, PluginFailed, one_line
-from .quoting import represented
+from .quoting import short_repr
 
 LOCAL = "local"
 """The plugin name of components that are defined in the running session."""
@@ -152,12 +152,12 @@ class ComponentSpec:
             if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
                 wanted = re.sub(r"\W+", "_", fold(name)).strip("_")
                 raise InvalidSpec(
-                    f"{self.kind} name {represented(name)} is not valid: it must be lower-case letters,"
+                    f"{self.kind} name {short_repr(name)} is not valid: it must be lower-case letters,"
                     f" digits and underscores, starting with a letter, as in {wanted!r}"
                 )
         if not re.fullmatch(r"[\w.]+:[\w.]+", self.target):
             raise InvalidSpec(
-                f"{self.kind} {self.name!r} points to {represented(self.target)}; it must be 'module:Class'"
+                f"{self.kind} {self.name!r} points to {short_repr(self.target)}; it must be 'module:Class'"
             )
 
     @property

@@ -10,8 +10,8 @@ from ccl_registry import (
     InvalidConfig,
     InvalidParameter,
     UnknownComponent,
+    check_keys,
     from_json,
-    known_keys,
     read_toml,
     to_json,
 )
@@ -122,12 +122,12 @@ def test_a_file_may_be_forty_levels_deep_and_no_deeper(tmp_path, opening, closin
 
 
 def test_an_unknown_key_is_quoted_with_its_place_and_the_nearest():
-    known_keys({"epochs": 1}, ["epochs", "seed"], "run.toml: fit")
+    check_keys({"epochs": 1}, ["epochs", "seed"], "run.toml: fit")
     with pytest.raises(InvalidConfig) as raised:
-        known_keys({"epoch": 1}, ["epochs", "seed"], "run.toml: fit")
+        check_keys({"epoch": 1}, ["epochs", "seed"], "run.toml: fit")
     assert str(raised.value) == "run.toml: fit: unknown key 'epoch'. Did you mean 'epochs'?"
     with pytest.raises(InvalidConfig) as raised:
-        known_keys({"seed": 1, "zzz": 1}, iter(["epochs", "seed"]), "fit")
+        check_keys({"seed": 1, "zzz": 1}, iter(["epochs", "seed"]), "fit")
     assert str(raised.value) == "fit: unknown key 'zzz'. Known: epochs, seed."
 
 

@@ -10,8 +10,9 @@ from ccl_registry import (
     PluginFailed,
     RegistryError,
     UnknownComponent,
-    containing,
     did_you_mean,
+    errors_as_failure,
+    errors_as_warning,
     one_line,
 )
 
@@ -31,7 +32,7 @@ def test_an_error_in_one_line_has_its_type_unless_it_is_ours():
 
 @pytest.mark.parametrize("error", [ValueError("a"), SystemExit("a"), GeneratorExit("a")])
 def test_what_another_authors_code_raises_has_its_label_and_is_chained(error):
-    with pytest.raises(PluginFailed) as raised, containing("it cannot be read"):
+    with pytest.raises(PluginFailed) as raised, errors_as_failure("it cannot be read"):
         raise error
     assert str(raised.value) == f"it cannot be read ({type(error).__name__}: a)"
     assert raised.value.__cause__ is error
@@ -39,7 +40,7 @@ def test_what_another_authors_code_raises_has_its_label_and_is_chained(error):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), InvalidSpec("mine")])
 def test_ctrl_c_and_errors_of_the_registry_pass(error):
-    with pytest.raises(type(error)) as raised, containing("it cannot be read"):
+    with pytest.raises(type(error)) as raised, errors_as_failure("it cannot be read"):
         raise error
     assert raised.value is error
 
@@ -62,3 +63,15 @@ def test_every_error_of_the_registry_is_a_mistake(error):
 )
 def test_a_word_that_is_not_known_gets_the_nearest_or_all(word, known, given, hint):
     assert did_you_mean(word, iter(known), **given) == hint
+
+
+def test_what_is_left_out_is_named_in_a_warning():
+    done = []
+
+    def draw(what):
+        with errors_as_warning(f"no picture of {what}", then=lambda: done.append(what)):
+            raise KeyError(what)
+
+    with pytest.warns(UserWarning, match=r"^no picture of a \(KeyError: 'a'\)$"):
+        draw("a")
+    assert done == ["a"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ccl_registry import RegistryError, pip_install, represented, shown, shown_lines
+from ccl_registry import RegistryError, escaped, escaped_lines, pip_install, short_repr
 from ccl_registry.quoting import type_name
 
 OUTSIDE = [
@@ -23,22 +23,22 @@ OUTSIDE = [
 
 @pytest.mark.parametrize("text", OUTSIDE)
 def test_a_text_from_outside_is_printed_escaped(text):
-    assert shown(text).isprintable()
+    assert escaped(text).isprintable()
     assert str(RegistryError(f"no {text}.")).isprintable()
-    assert all(line.isprintable() for line in shown_lines(text).split("\n"))
-    assert shown(shown(text)) == shown(text)
-    shown(text).encode("utf-8")
+    assert all(line.isprintable() for line in escaped_lines(text).split("\n"))
+    assert escaped(escaped(text)) == escaped(text)
+    escaped(text).encode("utf-8")
 
 
 def test_letters_of_any_language_stay_as_they_are():
-    assert shown("Größe π⁺ 数据 'x'") == "Größe π⁺ 数据 'x'"
+    assert escaped("Größe π⁺ 数据 'x'") == "Größe π⁺ 数据 'x'"
 
 
 def test_a_long_text_keeps_its_beginning_and_its_end():
-    text = shown("a" * 5000 + "z" * 5000)
+    text = escaped("a" * 5000 + "z" * 5000)
     assert len(text) <= 200
     assert (text[0], text[-1]) == ("a", "z")
-    assert len(represented("x" * 10**6)) <= 200
+    assert len(short_repr("x" * 10**6)) <= 200
     assert len(str(RegistryError("x" * 10**6))) <= 2000
 
 
@@ -50,25 +50,25 @@ def test_a_value_whose_repr_raises_has_a_line_that_says_so(error):
 
         __str__ = __repr__
 
-    assert represented(Mute()) == f"<a Mute whose repr raises {error.__name__}>"
-    assert shown(Mute()) == f"<a Mute whose str raises {error.__name__}>"
-    assert represented([10**5000]).startswith("<a list whose repr raises ValueError")
+    assert short_repr(Mute()) == f"<a Mute whose repr raises {error.__name__}>"
+    assert escaped(Mute()) == f"<a Mute whose str raises {error.__name__}>"
+    assert short_repr([10**5000]).startswith("<a list whose repr raises ValueError")
 
 
 def test_of_a_long_text_the_middle_is_left_out_to_the_letter():
     text = "".join(map(chr, range(0x4E00, 0x4E00 + 6000)))
-    assert shown(text[:200]) == text[:200]
-    assert shown(text[:201]) == f"{text[:145]} ... {text[151:201]}"
-    assert represented(text) == f"'{text[:144]} ... {text[-49:]}'"
-    assert shown(text[:9], 8) == f"{text[0]} ... {text[7:9]}"
+    assert escaped(text[:200]) == text[:200]
+    assert escaped(text[:201]) == f"{text[:145]} ... {text[151:201]}"
+    assert short_repr(text) == f"'{text[:144]} ... {text[-49:]}'"
+    assert escaped(text[:9], 8) == f"{text[0]} ... {text[7:9]}"
     assert len(str(RegistryError(text))) == 2000
-    assert len(shown_lines("x" * 30_000)) == 20_000
+    assert len(escaped_lines("x" * 30_000)) == 20_000
     assert type_name(type("n" * 100, (), {})()) == f"{'n' * 55} ... {'n' * 20}"
 
 
 def test_what_is_not_printable_is_escaped_and_nothing_else_changes():
-    assert shown("a\x1b[0m\n\u202eb\\") == "a\\x1b[0m\\n\\u202eb\\"
-    assert shown_lines("a\tb\r\nc\n\x1bd") == "a    b\nc\n\\x1bd"
+    assert escaped("a\x1b[0m\n\u202eb\\") == "a\\x1b[0m\\n\\u202eb\\"
+    assert escaped_lines("a\tb\r\nc\n\x1bd") == "a    b\nc\n\\x1bd"
 
 
 def test_ctrl_c_passes():
@@ -77,9 +77,9 @@ def test_ctrl_c_passes():
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        represented(Interrupted())
+        short_repr(Interrupted())
     with pytest.raises(KeyboardInterrupt):
-        shown(Interrupted())
+        escaped(Interrupted())
 
 
 @pytest.mark.parametrize(

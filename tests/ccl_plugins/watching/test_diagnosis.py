@@ -635,7 +635,7 @@ def test_what_follows_is_not_said_beside_what_explains_it(tmp_path, monkeypatch)
 def test_a_symptom_that_raises_is_named_and_ends_no_run(tmp_path, monkeypatch):
     of_a_plugin(monkeypatch, Breaks(), Counts())
     broken, counted = said(tmp_path / "run", 2)
-    assert "Breaks is no longer looked for: it raised KeyError: 'height'" in broken
+    assert "Breaks raised an error, and is no longer looked for (KeyError: 'height')" in broken
     assert "looked-four-times" in counted
 
 
@@ -683,7 +683,7 @@ class OfTheDevice(Symptom):
 def test_a_symptom_that_gives_no_findings_ends_no_run(symptom, reason, tmp_path, monkeypatch):
     of_a_plugin(monkeypatch, symptom, Counts())
     broken, counted = said(tmp_path / "run", 2)
-    assert f"is no longer looked for: it raised TypeError: {reason}" in broken
+    assert f"is no longer looked for (TypeError: {reason}" in broken
     assert "looked-four-times" in counted
 
 
@@ -715,11 +715,11 @@ class Forgets(Counts):
 def test_a_symptom_whose_memory_cannot_be_kept_or_read_ends_no_run(tmp_path, monkeypatch):
     of_a_plugin(monkeypatch, Collects(), Forgets())
     (line,) = said(tmp_path / "run", 1)
-    assert "Collects is no longer looked for: it raised TypeError" in line
+    assert "Collects raised an error, and is no longer looked for (TypeError" in line
     assert "Collects/looked of a checkpoint is a builtins.set" in line
     of_a_plugin(monkeypatch, Forgets())
     (line,) = said(tmp_path / "run", 2, resume=True)
-    assert "Forgets is no longer looked for: it raised KeyError" in line
+    assert "Forgets raised an error, and is no longer looked for (KeyError" in line
 
 
 def test_looking_changes_no_weight(tmp_path, monkeypatch):
