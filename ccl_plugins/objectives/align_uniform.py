@@ -11,8 +11,8 @@ from torch import Tensor
 from ccl_plugins.arguments import non_negative, positive
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.cacr import other_queries, query_products, with_queue
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
-from ccl_plugins.objectives.transport import other_queries, query_products, with_queue
 from ccl_plugins.pairs.pairs import Pairs
 
 

@@ -10,8 +10,12 @@ from torch import Tensor
 
 from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.logsumexp import softplus
-from ccl_plugins.objectives import transport
 from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.cacr import (
+    expected_repulsion,
+    positive_weights,
+    squared_distances,
+)
 from ccl_plugins.objectives.infonce import negatives
 from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
@@ -59,25 +63,28 @@ class CACRMoCoV3(ContrastiveObjective):
             views = [i for i, key in pairs.cross() if key == j]
             if not views:
                 continue
-            own = torch.stack([pairs.own_sim(i, j) for i in views])
-            costs = transport.squared_distances(own)
-            weights = transport.positive_weights(costs.detach(), 1 / self.temperature)
-            value = self._rbf if self.cost == "rbf" else self._euclidean
-            moved = torch.stack([value(pairs, i, j) for i in views])
-            rows.append((weights * moved).sum(0))
+            own_products = torch.stack([pairs.own_sim(i, j) for i in views])
+            d_plus = squared_distances(own_products)
+            pi_plus = positive_weights(d_plus.detach(), 1 / self.temperature)
+            cost = self._rbf if self.cost == "rbf" else self._euclidean
+            costs = torch.stack([cost(pairs, i, j) for i in views])
+            rows.append((pi_plus * costs).sum(0))
         values = torch.stack(rows)
         return values, torch.ones_like(values)
 
     def _rbf(self, pairs: Pairs, i: int, j: int) -> Tensor:
+        """(n,) ``d⁺ + 2τ log Σ_j e^(-d_j / 2τ) = 2τ log(1 + Σ_{j≠i} e^(s_j) / e^(s_i))``."""
         log_sum, _ = negatives(pairs, i, j, self.temperature)
         own = pairs.own_sim(i, j) / self.temperature
         return 2 * self.temperature * softplus(log_sum - own)
 
     def _euclidean(self, pairs: Pairs, i: int, j: int) -> Tensor:
+        """(n,) ``(d⁺ - E_π⁻[ d⁻ ]) / 2`` times the number of samples, as released."""
         blocks = pairs.negatives(i, j, within_view=False)
         products = torch.cat([block for block, _ in blocks], 1)
         keep = torch.cat([keep.expand_as(block) for block, keep in blocks], 1)
-        repulsion = transport.repulsion(products, keep, 1 / (2 * self.temperature), attached=0)
-        moved = (transport.squared_distances(pairs.own_sim(i, j)) + repulsion) / 2
+        repulsion = expected_repulsion(products, keep, 1 / (2 * self.temperature), attached=0)
+        d_plus = squared_distances(pairs.own_sim(i, j))
         missing = pairs.samples.missing
-        return moved * (len(moved) if missing is None else (~missing[pairs.rows]).sum())
+        n = len(d_plus) if missing is None else (~missing[pairs.rows]).sum()
+        return (d_plus + repulsion) / 2 * n

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,6 +24,9 @@ from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
 from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
+
+Block: TypeAlias = tuple[Tensor, Tensor, Tensor]
+"""Inner products (n, ·) of anchors and keys, and masks: True at keys that are compared, at positives."""
 
 
 @dataclass(eq=False, repr=False)
@@ -70,20 +73,22 @@ class SupCon(ContrastiveObjective):
         """One value per anchor, over all views at once."""
         self.refuse_draws(pairs)
         alike = pairs.alike(self.on)
-        compared = pairs.contrasted(alike)
+        compared, positives = pairs.contrasted(alike), self.choose(pairs, alike)
         own, m = pairs.own(), pairs.keys.shape[1]
-        chosen = self.choose(pairs, alike)
-        others = compared[:, :m], chosen[:, :m]
-        with_own = others[0] | own, others[1] | own
+        masks = compared[:, :m], positives[:, :m]
+        with_own = masks[0] | own, masks[1] | own
         rows = []
-        for i, number in enumerate(pairs.anchor_views):
-            blocks = []
-            for j, key_number in enumerate(pairs.key_views):
-                masks = others if key_number == number else with_own
-                blocks.append((pairs.sim(i, j), *masks))
+        for i, view in enumerate(pairs.anchor_views):
+            blocks = [
+                (pairs.sim(i, j), *(masks if key_view == view else with_own))
+                for j, key_view in enumerate(pairs.key_views)
+            ]
             if pairs.queue is not None:
-                blocks.append((pairs.sim_queue(i), compared[:, m:], chosen[:, m:]))
-            rows.append(self.share(blocks))
+                blocks.append((pairs.sim_queue(i), compared[:, m:], positives[:, m:]))
+            if self.denominator == "negatives":
+                rows.append(own_share(blocks, self.temperature, self.margin))
+            else:
+                rows.append(log_share(blocks, self.temperature))
         return stack_rows(rows)
 
     @property
@@ -95,37 +100,34 @@ class SupCon(ContrastiveObjective):
         """The positives among the other samples of the anchor's class (n, m + q): all of them."""
         return alike
 
-    def share(self, blocks: Sequence[tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-        """Values and weights (n,) of the anchors of one view.
 
-        Args:
-            blocks: Inner products (n, ·), and two masks, True at those that count and at the positives.
-        """
-        if self.denominator == "negatives":
-            return own_share(blocks, self.temperature, self.margin)
-        return log_share(blocks, self.temperature)
-
-
-def log_share(
-    blocks: Sequence[tuple[Tensor, Tensor, Tensor]], temperature: Number
-) -> tuple[Tensor, Tensor]:
+def log_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, Tensor]:
     """(n,) minus the mean log-probability of the positives, and weights: 1 for anchors with positives.
 
-    Blocks are inner products (n, ·), and two masks, True at those that count and at the positives.
+    With all blocks side by side as ``products, compared, positives``, it is::
+
+        logits = products / temperature
+        log_sum = masked(logits, compared).logsumexp(1, keepdim=True)
+        log_shares = (logits - log_sum) * positives
+        values = -log_shares.sum(1) / positives.sum(1)
+
+    This way it takes four matrices for each block, and two more for the gradient; as computed below, one.
     """
     scale = 1.0
     if isinstance(temperature, Tensor):
-        blocks = [(sims / temperature, keep, chosen) for sims, keep, chosen in blocks]
+        blocks = divided(blocks, temperature)
     else:
         scale = 1 / temperature
-    sims, keep, chosen = zip(*blocks, strict=True)
-    has_positives = torch.stack([mask.any(1) for mask in chosen]).any(0)
-    values = differentiable_once(_LogShare.apply(scale, len(sims), *sims, *keep, *chosen))  # type: ignore[no-untyped-call]  # torch's
+    products, compared, positives = zip(*blocks, strict=True)
+    has_positives = torch.stack([mask.any(1) for mask in positives]).any(0)
+    values = differentiable_once(
+        _LogShare.apply(scale, len(products), *products, *compared, *positives)  # type: ignore[no-untyped-call]  # torch's
+    )
     return torch.where(has_positives, values, 0), has_positives.to(values.dtype)
 
 
 def own_share(
-    blocks: Sequence[tuple[Tensor, Tensor, Tensor]], temperature: Number, margin: Number = 0.0
+    blocks: Sequence[Block], temperature: Number, margin: Number = 0.0
 ) -> tuple[Tensor, Tensor]:
     """As ``log_share``, where each positive is compared with itself and the negatives alone.
 
@@ -134,47 +136,54 @@ def own_share(
         temperature: τ.
         margin: Subtracted from the positive's logit in the denominator, after division by τ.
     """
-    parts = [(sims / temperature, keep, chosen) for sims, keep, chosen in blocks]
-    total = logsumexp_blocks([masked(logits, keep & ~chosen) for logits, keep, chosen in parts])
-    number = torch.stack([chosen.sum(1) for _, _, chosen in parts]).sum(0)
+    parts = divided(blocks, temperature)
+    log_negatives = logsumexp_blocks(
+        [masked(logits, compared & ~positives) for logits, compared, positives in parts]
+    )
+    number = torch.stack([positives.sum(1) for _, _, positives in parts]).sum(0)
     sums = []
-    for logits, _, chosen in parts:
-        mine = in_order_of(logits, chosen)
-        gaps = (total[:, None] + margin - logits).masked_fill(~mine, 0)
-        sums.append((softplus(gaps) * mine).sum(1))
+    for logits, _, mask in parts:
+        positives = in_order_of(logits, mask)
+        gaps = (log_negatives[:, None] + margin - logits).masked_fill(~positives, 0)
+        # -log( e_p / (e_p + Σ_a e_a) ) = log(1 + Σ_a e_a / e_p)
+        sums.append((softplus(gaps) * positives).sum(1))
     mean = torch.stack(sums).sum(0) / number.clamp_min(1)
     has_positives = (number > 0).to(mean.dtype)
     return mean - margin * has_positives, has_positives
+
+
+def divided(blocks: Sequence[Block], temperature: Number) -> Sequence[Block]:
+    """Blocks with logits, products divided by τ, in place of products."""
+    return [(products / temperature, compared, chosen) for products, compared, chosen in blocks]
 
 
 class _LogShare(torch.autograd.Function):
     """Log-sum-exp minus the mean of the positives; its gradient takes one matrix per block."""
 
     @staticmethod
-    def forward(ctx: Any, scale: float, k: int, *blocks: Tensor) -> Tensor:
-        parts = list(zip(blocks[:k], blocks[k : 2 * k], blocks[2 * k :], strict=True))
-        number = torch.stack([chosen.sum(1) for _, _, chosen in parts]).sum(0).clamp_min(1)
-        share = 1 / number.to(blocks[0].dtype)
+    def forward(ctx: Any, scale: float, k: int, *tensors: Tensor) -> Tensor:
+        blocks = list(zip(tensors[:k], tensors[k : 2 * k], tensors[2 * k :], strict=True))
+        number = torch.stack([positives.sum(1) for _, _, positives in blocks]).sum(0).clamp_min(1)
+        share = 1 / number.to(tensors[0].dtype)
         mean, shares, tops = torch.zeros_like(share), [], []
-        for sims, keep, chosen in parts:
-            logits = sims * scale
-            mean = mean + (logits * in_order_of(sims, chosen)).sum(1) * share
-            logits.masked_fill_(in_order_of(sims, ~keep), EMPTY)
+        for products, compared, positives in blocks:
+            logits = products * scale
+            mean = mean + (logits * in_order_of(products, positives)).sum(1) * share
+            logits.masked_fill_(in_order_of(products, ~compared), EMPTY)
             tops.append(logits.amax(1))
-            floor = least_exponent(sims.dtype)
+            floor = least_exponent(products.dtype)
             shares.append(logits.sub_(tops[-1][:, None]).clamp_min_(floor).exp_())
         top = torch.stack(tops).amax(0)
-        shrink = [(each - top).exp() for each in tops]
-        sums = [each.sum(1) * less for each, less in zip(shares, shrink, strict=True)]
+        shrink = [(of_block - top).exp() for of_block in tops]
+        sums = [part.sum(1) * factor for part, factor in zip(shares, shrink, strict=True)]
         total = torch.stack(sums).sum(0)
-        for each, less, (sims, _, chosen) in zip(shares, shrink, parts, strict=True):
-            each.mul_((less * scale / total)[:, None])
-            each.sub_(in_order_of(sims, chosen) * (share * scale)[:, None])
+        for part, factor, (products, _, positives) in zip(shares, shrink, blocks, strict=True):
+            part.mul_((factor * scale / total)[:, None])
+            part.sub_(in_order_of(products, positives) * (share * scale)[:, None])
         ctx.save_for_backward(*shares)
         return total.log() + top - mean
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = ctx.saved_tensors
-        others = [None] * (2 * len(gradients))
-        return None, None, *[each * grad[:, None] for each in gradients], *others
+        gradients = [slope * grad[:, None] for slope in ctx.saved_tensors]
+        return None, None, *gradients, *[None] * (2 * len(gradients))

@@ -21,6 +21,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.evaluators.conditional_entropy import conditional_entropy
 from ccl_plugins.objectives import CACR, AlignUniform
+from ccl_plugins.objectives.cacr import expected_repulsion
 from ccl_plugins.pairs import Pairs, in_batch
 
 
@@ -190,3 +191,9 @@ def test_the_repulsion_is_at_most_uniformity_and_mutual_information(t_minus):
     mutual = math.log(len(x) - 1) - conditional_entropy(x, t_minus)
     uniformity = AlignUniform(precision=1.0, align_weight=0)(x, x)
     assert repulsion <= uniformity + mutual
+
+
+def test_rows_of_a_repulsion_do_not_change_each_other():
+    products = torch.tensor([[1.0, 0.9, 0.8], [-0.9, -1.0, -0.8]], dtype=torch.float64)
+    found = expected_repulsion(products, torch.ones(2, 3, dtype=torch.bool), 1000.0, 3)
+    torch.testing.assert_close(found, torch.tensor([0.0, -3.6], dtype=torch.float64))
