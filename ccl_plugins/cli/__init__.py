@@ -19,7 +19,8 @@ from typing import Any, NoReturn
 
 import ccl_registry as engine
 from ccl_plugins.commands.base import message
-from ccl_plugins.files.messages import is_first_by_launcher, one_line_warnings
+from ccl_plugins.files.messages import one_line_warnings
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.kinds import registry
 
 
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt as error:
-        if is_first_by_launcher():
+        if is_first():
             notes = getattr(error, "__notes__", ())
             print("; ".join(["ccl: interrupted", *notes]), file=sys.stderr)
         return 130

@@ -25,6 +25,7 @@ from ccl_plugins.commands.batch import attempt, compared
 from ccl_plugins.commands.evaluate import measured
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.messages import warnings_of
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.kinds import registry
 from ccl_plugins.training.settings import PLAIN, FitSettings
 from ccl_registry import Mistake
@@ -96,7 +97,7 @@ class Train:
 
     def run(self, arguments: argparse.Namespace) -> int:
         from ccl_plugins.experiments.results import Result
-        from ccl_plugins.experiments.train import RunInterrupted, is_first
+        from ccl_plugins.experiments.train import RunInterrupted
 
         jobs = _jobs(arguments)
         ready = _checked(jobs, arguments)
@@ -300,7 +301,7 @@ def _train(
     """Train and evaluate one file."""
     from ccl_plugins.experiments.pipeline import Run
     from ccl_plugins.experiments.results import Result
-    from ccl_plugins.experiments.train import is_first, prepare, train
+    from ccl_plugins.experiments.train import prepare, train
     from ccl_plugins.figures.board import show
     from ccl_plugins.training.fitting import CannotBegin
     from ccl_plugins.training.interrupt import LostProcess

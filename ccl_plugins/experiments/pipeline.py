@@ -46,6 +46,7 @@ from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.images import read_image
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.information.plane import Point
@@ -516,7 +517,7 @@ class Run:
         Raises:
             FolderInUse: If another process trains or measures the run.
         """
-        if not _writes():
+        if not is_first():
             return numbers(self._measure(device, validate=False))
         with owning(self.path):
             begin = time.perf_counter()
@@ -552,7 +553,7 @@ class Run:
         Raises:
             FolderInUse: If another process trains or measures the run.
         """
-        if not _writes():
+        if not is_first():
             return numbers(self._measure(device, validate=True, on=on))
         with owning(self.path):
             measured = self._measure(device, validate=True, on=on)
@@ -652,13 +653,6 @@ class Run:
         ]
         head = "<tr><th>measurement</th><th>before</th><th>after</th></tr>"
         return f"<p>{escape(repr(self))}</p><table>{head}{''.join(rows)}</table>"
-
-
-def _writes() -> bool:
-    """Whether this process writes what it measures: the only one, or the first of those that trained."""
-    from ccl_plugins.training.ranks import rank
-
-    return rank() == 0
 
 
 def load(path: str | Path, *, objects: Mapping[str, Any] | None = None) -> Run:

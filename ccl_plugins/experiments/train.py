@@ -34,6 +34,7 @@ from ccl_plugins.experiments.record import (
 from ccl_plugins.experiments.requirements import check_columns, check_method, has_queue
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.lock import owning, refuse_in_use
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.files.tensors import write_tensors
@@ -542,10 +543,3 @@ def _all(cls: type, given: Any, wanted: str) -> list[Any]:
 def _of_plugins(cls: type, hooked: Iterable[tuple[str, Any]], wanted: str) -> list[Any]:
     """What the hooks of plug-ins gave, all of one class."""
     return [each for name, given in hooked for each in _all(cls, given, f"plugin {name}: {wanted}")]
-
-
-def is_first() -> bool:
-    """Whether this is the first process; Lightning starts the same script for each of them."""
-    from pytorch_lightning.utilities import rank_zero_only
-
-    return getattr(rank_zero_only, "rank", 0) == 0

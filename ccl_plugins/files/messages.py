@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
-"""The variables in which launchers give each process its number."""
-
+from ccl_plugins.files.processes import is_first
 
 LOGGED = ("ccl_plugins.evaluators", "ccl_plugins.networks")
 """Where warnings are logged, and not issued."""
@@ -32,7 +29,7 @@ class _Lines:
         names, printed = self._names.setdefault(text, set()), self._printed.setdefault(text, 0)
         known = self.about in names or (printed and not self.again)
         names.add(self.about)
-        if known or not is_first_by_launcher():
+        if known or not is_first():
             return ""
         self._printed[text] += 1
         return f"ccl: warning: {self.about}: {text}\n" if self.about else f"ccl: warning: {text}\n"
@@ -43,7 +40,7 @@ class _Lines:
         for text, names in self._names.items():
             if more := len(names) - self._printed[text]:
                 lines += f"ccl: warning: {more} more run{'s' * (more > 1)}: {text}\n"
-        return lines if is_first_by_launcher() else ""
+        return lines if is_first() else ""
 
 
 _printing: _Lines | None = None
@@ -121,8 +118,3 @@ def _forget() -> None:
 def printable(text: str) -> str:
     """A text on one line, in which characters that steer a terminal are escaped."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
-
-
-def is_first_by_launcher() -> bool:
-    """Whether no launcher says that this is another process than the first."""
-    return all(os.environ.get(name, "0") in ("", "0") for name in RANKS)

@@ -15,6 +15,7 @@ from torch import nn
 
 from ccl_plugins.files.checkpoints import read_checkpoint, versions, write_checkpoint
 from ccl_plugins.files.lock import FolderGone, is_owned
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.numerics.generators import generator_states
 from ccl_plugins.training import ranks
@@ -96,7 +97,7 @@ class Checkpointing(Checkpoint):
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Note the buffers that hold infinity before training, and whether the folder has an owner."""
-        self._owned = trainer.is_global_zero and is_owned(self.run.path)
+        self._owned = is_first() and is_owned(self.run.path)
         non_finite = non_finite_weights(pl_module.parts.networks)
         self._infinite = {name for name, is_parameter in non_finite.items() if not is_parameter}
 
@@ -169,10 +170,10 @@ class Checkpointing(Checkpoint):
                 f" {self._step} is not saved; move it back, and resume the run"
             )
         path = self.run.checkpoint(self._step)
-        if trainer.is_global_zero:
+        if is_first():
             self.run.claim(path)
         trainer.save_checkpoint(path)
-        if trainer.is_global_zero:
+        if is_first():
             leave_newest(self.run, path, self.settings.keep_last)
             self._leave_tables(pl_module.tables.files())
         self._saved = True

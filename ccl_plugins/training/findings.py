@@ -6,9 +6,9 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import DamagedFile
-from ccl_plugins.training import ranks
 
 PAGE = "docs/how-to/when-it-does-not-learn.md"
 """The page that has a section for each line."""
@@ -67,7 +67,7 @@ class Findings:
         if (finding.name, finding.about) in self.known:
             return
         self.known.add((finding.name, finding.about))
-        if ranks.rank() != 0:
+        if not is_first():
             return
         self.found.append(finding)
         if self.listener is not None:

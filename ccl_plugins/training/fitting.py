@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.files.checkpoints import versions, write_checkpoint
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.numerics.generators import seed_everything
 from ccl_plugins.objectives.base import reads_projections
@@ -128,7 +129,7 @@ def fit(
             module.close()
     steps = trainer.global_step
     finished = not writer.stopped or steps >= module.length.steps
-    if finished and trainer.is_global_zero:
+    if finished and is_first():
         networks = {name: network.state_dict() for name, network in parts.networks.items()}
         about = {"step": steps, "record": json.dumps(record), "versions": versions()}
         write_checkpoint(run.claim(run.weights), {**networks, **about})

@@ -9,6 +9,7 @@ import torch
 from pytorch_lightning import LightningModule
 from torch import Tensor, nn
 
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.numerics.generators import restore_generators, seed_everything
 from ccl_plugins.objectives.base import reads_projections
@@ -283,7 +284,7 @@ class TrainingModule(LightningModule):
 
     def _describe(self, refreshed: list[str], step: int) -> dict[str, dict[str, float]]:
         """Of refreshed tables, and of the kernels that read them, by condition; on the first process."""
-        if ranks.rank() != 0:
+        if not is_first():
             return {}
         described = {name: self.tables.describe(name).metrics() for name in refreshed}
         fitted = set(self.tables)

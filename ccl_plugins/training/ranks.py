@@ -15,6 +15,7 @@ from ccl_plugins.files.checkpoints import versions
 from ccl_plugins.files.differences import differences
 from ccl_plugins.files.fingerprints import other_data
 from ccl_plugins.files.mapped import map_at, place_of
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.protocols import Table
 
@@ -36,7 +37,7 @@ def on_first(
         return fit()
     tensors: dict[tuple[str, str | None], Tensor] = {}
     shapes = None
-    if rank() == 0:
+    if is_first():
         try:
             for name, table in fit().items():
                 tensors[name, None] = table.values

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.files.mapped import place_of, rows
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.reading import naming
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.metadata import fitted
@@ -133,7 +134,7 @@ class Tables:
         try:
             self._refresh(due, epoch, split, embed_once, device)
         finally:
-            if self.run is not None and ranks.rank() == 0:
+            if self.run is not None and is_first():
                 self.run.delete(*self.run.embeddings.values())
         return list(due)
 

@@ -21,11 +21,11 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 
 from ccl_plugins.files.checkpoints import require_plain
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.objectives.scalars import Scheduled, changing
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Length, trait
-from ccl_plugins.training import ranks
 from ccl_plugins.training.findings import Finding, Findings, read_findings
 from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.watching.batches import Embeddings, embedding_numbers
@@ -82,7 +82,7 @@ class Diagnosis(Callback):
         weights = _sample(pl_module.method)
         first = self._first or [_leading(each).clone() for each in weights]
         self._weights = [(w, was.to(w.device)) for w, was in zip(weights, first, strict=True)]
-        if ranks.rank() == 0:
+        if is_first():
             self._write()
         temperatures = [(each, float(value)) for each, value in _temperatures(pl_module.objective)]
         known = self._known(trainer, pl_module, temperatures)

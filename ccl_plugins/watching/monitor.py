@@ -19,6 +19,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.evaluators.intervals import without_intervals
 from ccl_plugins.files.mapped import rows
+from ccl_plugins.files.processes import is_first
 from ccl_plugins.information.plane import points
 from ccl_plugins.metadata.groups import groups_of
 from ccl_plugins.metadata.variable import Variable
@@ -251,7 +252,7 @@ class Monitor(Callback):
         """All numbers by name; those that the first process computes are published on all."""
         with self.costs.measuring("bank", module.device):
             numbers, index = self.bank.read()
-        if ranks.rank() == 0 and len(index):
+        if is_first() and len(index):
             yield from self._evaluated(numbers, index).items()
         if self._same_label is not None:
             same, negatives = ranks.summed([self._same_label])[0].tolist()
@@ -357,7 +358,7 @@ class Monitor(Callback):
         self.bank.load_state_dict(state["bank"], device)
         for each in state["same_label"]:  # the sum of all processes becomes the first one's
             near = each.to(device)
-            self._same_label = near if ranks.rank() == 0 else torch.zeros_like(near)
+            self._same_label = near if is_first() else torch.zeros_like(near)
 
 
 def varying(train: Frozen, test: Frozen) -> tuple[Frozen, Frozen]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
-from pytorch_lightning.utilities import rank_zero_only
 from support.training_ranks import as_rank
 from support.vector_pipeline import make_pipeline
 from torch import distributed
@@ -21,7 +20,6 @@ def measure_together(folder: str) -> Any:
     """
 
     def run() -> Any:
-        rank_zero_only.rank = rank()  # as where a launcher started this process
         trained = make_pipeline(devices=2).fit(out=folder, logger=False, progress=False)
         found = {}
         for name in ("evaluate", "validate"):

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ccl_plugins.files.messages import RANKS, one_line_warnings, warnings_of
+from ccl_plugins.files.messages import one_line_warnings, warnings_of
+from ccl_plugins.files.processes import NUMBERS
 
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
-    for name in RANKS:
+    for name in NUMBERS:
         monkeypatch.delenv(name, raising=False)
 
 
