@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import whole
 from ccl_plugins.files.arrays import as_numbers, read_array
-from ccl_plugins.files.reading import naming
+from ccl_plugins.files.reading import naming_files
 from ccl_plugins.files.tables import choose
 from ccl_plugins.information.entropies import crossing, entropy, information
 from ccl_plugins.metadata.columns import class_ids, encode
@@ -88,7 +88,7 @@ class Attributes:
 
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The attributes of the training split, or the classes."""
-        with naming(self.file):
+        with naming_files(self.file):
             return self._fit(split)
 
     def _fit(self, split: Any) -> Tensor:

@@ -14,7 +14,7 @@ from ccl_plugins.arguments import DEEPEST, SHARPEST, whole
 from ccl_plugins.files.arrays import read_array
 from ccl_plugins.files.cache import cached, default_folder
 from ccl_plugins.files.fingerprints import of_split, of_tensors
-from ccl_plugins.files.reading import naming
+from ccl_plugins.files.reading import naming_files
 from ccl_plugins.metadata.columns import encode
 from ccl_plugins.metadata.matching import read_rows, require_images, require_matrix
 from ccl_plugins.metadata.variable import Variable, check_policy
@@ -108,7 +108,7 @@ class Encoder:
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
         """The features of the training split."""
         if self.name is None:
-            with naming(file := Path(self.file or "")):
+            with naming_files(file := Path(self.file or "")):
                 features = _read_features(file, self.key, split)
         else:
             features = self._extracted(self.name, split)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import DEEPEST, did_you_mean, one_of, wholes
-from ccl_plugins.files.reading import naming, reading
+from ccl_plugins.files.reading import naming_files, reading
 from ccl_plugins.files.tables import choose, read_table, row_of
 from ccl_plugins.metadata.matching import sample_names
 from ccl_plugins.metadata.variable import check_policy
@@ -147,7 +147,7 @@ class WordNet:
         """One path from a root to each class of the samples, except for classes that are left out."""
         path = Path(self.source).expanduser()
         path = path / NOUNS if path.is_dir() else path
-        with naming(None if self.source == SHIPPED else path):
+        with naming_files(None if self.source == SHIPPED else path):
             return self._in(read_hierarchy(self.source), names)
 
     def _in(self, parents: Parents, names: Sequence[str | None]) -> dict[str, Lineage]:

@@ -14,7 +14,7 @@ from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.arrays import as_numbers, read_npy
 from ccl_plugins.files.mapped import Rows, blocks, by_row
-from ccl_plugins.files.reading import naming
+from ccl_plugins.files.reading import naming_files
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.metadata.groups import groups_of
@@ -96,9 +96,9 @@ class Features:
     def _encoded(self) -> Encoded:
         tables = [{k: v for k, v in table.items() if k != "features"} for table in self._tables]
         files = {name: self._files(name) for name in tables[0]}
-        with naming(*self._files()):
+        with naming_files(*self._files()):
             encoded = encode(*tables, value_types=self.value_types, files=files)
-        with naming(*self._files("label")):
+        with naming_files(*self._files("label")):
             for table in encoded.tables:
                 if table["label"].ndim != 1:
                     shape = tuple(table["label"].shape)
@@ -118,11 +118,11 @@ class Features:
 
     @cached_property
     def _splits(self) -> dict[str, Annotated]:
-        with naming(*self._files()):
+        with naming_files(*self._files()):
             return self._split()
 
     def _split(self) -> dict[str, Annotated]:
-        with naming(*self._files("features")):
+        with naming_files(*self._files("features")):
             vectors = [_as_vectors(table["features"]) for table in self._tables]
             widths = [each.shape[1] for each in vectors]
             if len(set(widths)) > 1:

@@ -16,7 +16,7 @@ from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, as_texts
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.images import Levels, read_image, reading
-from ccl_plugins.files.reading import naming
+from ccl_plugins.files.reading import naming_files
 from ccl_plugins.files.tables import Columns, arrow_columns, choose, read_tables
 from ccl_plugins.metadata.columns import Encoded, class_ids, encode
 from ccl_plugins.protocols import ValueType
@@ -110,7 +110,7 @@ class HuggingFace:
 
     def __call__(self, split: str) -> Annotated:
         """The ``"train"`` or ``"test"`` split."""
-        with naming(self.path):
+        with naming_files(self.path):
             return self._split(split)
 
     def _split(self, split: str) -> Annotated:
@@ -136,7 +136,7 @@ class HuggingFace:
 
     def schema(self) -> Mapping[str, ValueType]:
         """The columns of the metadata and what they hold; reads the columns, and no image."""
-        with naming(self.path):
+        with naming_files(self.path):
             return Columns(self._encoded.schema, left_out=self._tables[0].left_out)
 
     def texts(self) -> Sequence[str]:

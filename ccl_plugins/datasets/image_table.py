@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from ccl_plugins.datasets.annotated import as_texts
 from ccl_plugins.datasets.image_files import ImageFileDataset, ImageFiles, OnError
 from ccl_plugins.files.images import Levels, Mode
-from ccl_plugins.files.reading import naming
+from ccl_plugins.files.reading import naming_files
 from ccl_plugins.files.tables import Columns, choose, read_tables, row_of
 from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
@@ -100,7 +100,7 @@ class ImageTable(ImageFileDataset):
 
     def __call__(self, split: str) -> ImageFiles:
         """The ``"train"`` or ``"test"`` split."""
-        with naming(*self.sources):
+        with naming_files(*self.sources):
             return super().__call__(split)
 
     def schema(self) -> Mapping[str, ValueType]:
@@ -141,7 +141,7 @@ class ImageTable(ImageFileDataset):
 
     @cached_property
     def _encoded(self) -> Encoded:
-        with naming(*self.sources):
+        with naming_files(*self.sources):
             return encode(*map(self._metadata, self._tables), value_types=self.value_types)
 
     def _metadata(self, table: Columns) -> dict[str, Any]:

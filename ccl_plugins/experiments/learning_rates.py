@@ -12,7 +12,7 @@ import torch
 
 from ccl_plugins.arguments import positive, whole
 from ccl_plugins.experiments.composition import Composition
-from ccl_plugins.experiments.origin import naming
+from ccl_plugins.experiments.origin import naming_component
 from ccl_plugins.experiments.train import build_parts, try_out
 from ccl_plugins.protocols import Length
 
@@ -123,7 +123,7 @@ def find_learning_rate(
         log_every=steps,
     )
     seed_everything(settings.seed)
-    with naming(pipeline), warnings.catch_warnings():
+    with naming_component(pipeline), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         losses = _losses(steps)
         built = build_parts(pipeline)

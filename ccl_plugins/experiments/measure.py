@@ -1,21 +1,52 @@
-"""The measurement of frozen features by a pipeline's evaluators."""
+"""What a pipeline's evaluators measure of frozen features, and what a run's files keep of it."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import ccl_registry as engine
 from ccl_plugins.evaluators.columns import measured_by
 from ccl_plugins.experiments.composition import Composition
-from ccl_plugins.experiments.origin import naming
+from ccl_plugins.experiments.origin import naming_component
 from ccl_plugins.experiments.recorded import Recorded
+from ccl_plugins.files.run_folder import RunFolder
+from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.metadata.groups import validation_rows
 from ccl_plugins.protocols import Frozen, Measurement, Role, UndefinedMetric, trait
+from ccl_plugins.training.features import frozen_features
+from ccl_plugins.training.loader import default_workers
+
+Time = Literal["before", "after", "validation"]
+"""What was measured: the network before training, its weights, or these on a part of the training split."""
+
+TIMES: tuple[Time, ...] = ("before", "after", "validation")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is known of a run: measurements by name, and what they cost.
+
+    Args:
+        before: Of the untrained or pretrained backbone.
+        after: Of the weights.
+        validation: Of the weights, on a part of the training split.
+        costs: Seconds of training, of its monitors and of the last evaluation, and the monitors' share.
+    """
+
+    before: Mapping[str, Measurement] = field(default_factory=dict)
+    after: Mapping[str, Measurement] = field(default_factory=dict)
+    validation: Mapping[str, Measurement] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+
+
+def numbers(measurements: Mapping[str, Measurement]) -> dict[str, float]:
+    """The values of measurements, by name."""
+    return {name: float(each.value) for name, each in measurements.items()}
 
 
 def freeze(
@@ -36,12 +67,9 @@ def freeze(
         projections: Whether views are projected too, as `read_projections` says.
         folder: Where large features are put into files without names; None: they stay in memory.
     """
-    from ccl_plugins.training.features import frozen_features
-    from ccl_plugins.training.loader import default_workers
-
     if workers is None:
         workers = default_workers(1, next(method.parameters()).device.type != "cpu")
-    with naming(pipeline):
+    with naming_component(pipeline):
         return [
             frozen_features(
                 method,
@@ -88,7 +116,7 @@ def measure(
             finite; they are left out.
     """
     measured: dict[str, Measurement] = {}
-    with naming(pipeline):
+    with naming_component(pipeline):
         if evaluators is None:
             evaluators = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
         for choice, evaluator in evaluators:
@@ -184,3 +212,78 @@ def _checked(evaluator: Any, given: Any) -> Sequence[Measurement]:
 def _is_measurement(each: Any) -> bool:
     number = isinstance(each, Measurement) and isinstance(each.value, float | int)
     return number and not isinstance(each.value, bool)
+
+
+# The files of a run.
+
+
+def read_measurements(run: RunFolder) -> Measured:
+    """What was measured of a run; nothing before the first measurement.
+
+    Warns:
+        UserWarning: For a file that is damaged, or holds something else; nothing of it is used.
+    """
+    try:
+        given = run.read(run.measurements)
+        if given is None:
+            return Measured()
+        measured = {
+            time: {each["name"]: _measurement(each) for each in given[time]} for time in TIMES
+        }
+        return Measured(**measured, costs={k: _number(v) for k, v in given["costs"].items()})
+    except DamagedFile as error:
+        reason = f"{error}; nothing of it is used"
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        said = engine.escaped(str(error))
+        reason = f"{run.measurements} must hold measurements and costs ({said}): it is not used"
+    warnings.warn(reason, stacklevel=2)
+    return Measured()
+
+
+def write_measurements(
+    run: RunFolder,
+    measured: Mapping[Time, Mapping[str, Measurement]] | None = None,
+    costs: Mapping[str, float] | None = None,
+) -> None:
+    """Put measurements in the place of older ones, and costs beside those that are there.
+
+    Both files are written atomically, with their checksums in ``SHA256SUMS``; ``metrics.json`` has the
+    numbers after training alone, and is never that of other measurements.
+    """
+    changed: dict[str, Any] = {str(time): each for time, each in (measured or {}).items()}
+    kept = read_measurements(run)
+    kept = replace(kept, **changed, costs={**kept.costs, **(costs or {})})
+    run.adopt()
+    if "after" in changed:
+        run.delete(run.metrics)
+    rows: dict[str, Any] = {
+        time: [asdict(each) for each in getattr(kept, time).values()] for time in TIMES
+    }
+    run.write(run.measurements, {**rows, "costs": kept.costs})
+    if "after" in changed:
+        run.write(run.metrics, numbers(kept.after))
+
+
+def forget_measurements(run: RunFolder) -> None:
+    """Delete what was measured of a run's weights, since they are trained further."""
+    if run.measurements.exists():
+        write_measurements(run, {"after": {}, "validation": {}})
+    run.delete(run.metrics)
+
+
+def _measurement(given: Mapping[str, Any]) -> Measurement:
+    for text in (given["name"], given["sentence"], given["column"] or ""):
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r} is no text")
+    ends = given["interval"]
+    if ends is not None:
+        low, high = map(_number, ends)
+        ends = low, high
+    return Measurement(**{**given, "value": _number(given["value"]), "interval": ends})
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise TypeError(f"{value!r} is no number")
+    number: float = value
+    return number

@@ -15,7 +15,7 @@ from ccl_plugins.experiments.recorded import Recorded
 
 
 @contextmanager
-def naming(pipeline: Composition | Recorded) -> Iterator[None]:
+def naming_component(pipeline: Composition | Recorded) -> Iterator[None]:
     """Add a note with the component's kind and name to an error that a component raises.
 
     Raises:

@@ -24,18 +24,16 @@ from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.learning_rates import LearningRates, find_learning_rate
 from ccl_plugins.experiments.measure import (
-    freeze,
-    measure,
-    measure_to_choose,
-    read_original,
-    read_projections,
-)
-from ccl_plugins.experiments.metrics import (
     TIMES,
     Measured,
     Time,
+    freeze,
+    measure,
+    measure_to_choose,
     numbers,
     read_measurements,
+    read_original,
+    read_projections,
     write_measurements,
 )
 from ccl_plugins.experiments.modalities import check_towers
@@ -50,10 +48,11 @@ from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.information.plane import Point
+from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Dataset, Frozen, Measurement, Table, trait
 from ccl_plugins.training.features import embed_texts
-from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.parts import BackboneAlone, Parts
 from ccl_plugins.training.same_data import require_data_of
 from ccl_plugins.training.saved import OURS, Weights, newest_checkpoint
 from ccl_plugins.training.table_files import tables_of
@@ -408,14 +407,10 @@ class Run:
         return read_image(image, **(way or {}))
 
     def _method_on(self, device: str | torch.device | None) -> Any:
-        from ccl_plugins.networks.devices import accelerator
-
         return self.method.to(accelerator() if device is None else device)
 
     def _require_method(self, member: str) -> None:
         """Refuse what a backbone alone cannot do."""
-        from ccl_plugins.training.parts import BackboneAlone
-
         if isinstance(self.method, BackboneAlone):
             raise engine.PluginFailed(
                 f"{member} needs the method of {self.path}, which cannot be rebuilt: {self.method.reason};"

@@ -20,6 +20,7 @@ from ccl_plugins.files.differences import differences
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.fitted import variables
 from ccl_plugins.numerics.generators import undisturbed
+from ccl_plugins.training.parts import BackboneAlone
 from ccl_plugins.transforms.modalities import modality_of_each
 
 
@@ -132,8 +133,6 @@ class Recorded:
         Warns:
             UserWarning: If the method cannot be rebuilt, saying why.
         """
-        from ccl_plugins.training.parts import BackboneAlone
-
         modalities = modality_of_each(self.transform)
         with undisturbed():
             backbone = self.choices["backbone"].build()

@@ -19,9 +19,16 @@ from torch import Tensor
 
 import ccl_registry as engine
 from ccl_plugins.experiments.composition import Composition
-from ccl_plugins.experiments.measure import freeze, measure, read_original, read_projections
-from ccl_plugins.experiments.metrics import forget_measurements, numbers, write_measurements
-from ccl_plugins.experiments.origin import naming
+from ccl_plugins.experiments.measure import (
+    forget_measurements,
+    freeze,
+    measure,
+    numbers,
+    read_original,
+    read_projections,
+    write_measurements,
+)
+from ccl_plugins.experiments.origin import naming_component
 from ccl_plugins.experiments.record import (
     DATA,
     Record,
@@ -39,10 +46,17 @@ from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.files.tensors import write_tensors
 from ccl_plugins.kinds import registry
+from ccl_plugins.metadata.groups import check_apart
+from ccl_plugins.networks.devices import accelerator
+from ccl_plugins.numerics.generators import seed_everything, undisturbed
 from ccl_plugins.objectives.base import refuse_parts
 from ccl_plugins.protocols import Measurement, trait
+from ccl_plugins.training import fitting
+from ccl_plugins.training.features import widths
+from ccl_plugins.training.first_use import check_columns_of_views
 from ccl_plugins.training.fitting import CannotBegin, FitResult, fit, until_begun
 from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.same_data import fingerprint, refuse_other_data
 from ccl_plugins.training.sampling import check_batches, check_processes
 from ccl_plugins.training.saved import ResumePoint
 from ccl_plugins.training.settings import FitSettings
@@ -275,15 +289,9 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
     from pytorch_lightning import Callback
     from pytorch_lightning.loggers import Logger
 
-    from ccl_plugins.metadata.groups import check_apart
-    from ccl_plugins.numerics.generators import seed_everything
-    from ccl_plugins.training.features import widths
-    from ccl_plugins.training.first_use import check_columns_of_views
-    from ccl_plugins.training.same_data import fingerprint, refuse_other_data
-
     pipeline = checked.pipeline
     seed_everything(pipeline.settings.seed)
-    with naming(pipeline):
+    with naming_component(pipeline):
         parts = build_parts(pipeline)
         hooked = registry().call("ccl_callbacks", pipeline=pipeline, options=pipeline.hook_options)
         logging = registry().call("ccl_loggers", pipeline=pipeline, options=pipeline.hook_options)
@@ -329,13 +337,11 @@ def rehearse(prepared: Prepared) -> None:
     Raises:
         ValueError: For conditions, sampler and settings that do not suit the data.
     """
-    from ccl_plugins.training.fitting import rehearse
-
     if not is_first():
         return
     pipeline = prepared.checked.pipeline
-    with naming(pipeline):
-        rehearse(prepared.parts, prepared.splits[0], pipeline.settings)
+    with naming_component(pipeline):
+        fitting.rehearse(prepared.parts, prepared.splits[0], pipeline.settings)
 
 
 def train(
@@ -367,7 +373,7 @@ def train(
     checked, parts = prepared.checked, prepared.parts
     folder, pipeline = checked.folder, checked.pipeline
     # The first process owns the folder, for all.
-    with naming(pipeline), owning(folder.path) if is_first() else nullcontext():
+    with naming_component(pipeline), owning(folder.path) if is_first() else nullcontext():
         if is_first():
             given = (parts, pipeline, prepared.splits, folder.path)
             measured, original = ({}, None) if checked.point else measure_before(*given)
@@ -493,9 +499,6 @@ def measure_before(
     Raises:
         CannotBegin: If evaluators that were chosen cannot measure.
     """
-    from ccl_plugins.networks.devices import accelerator
-    from ccl_plugins.numerics.generators import undisturbed
-
     if not pipeline.built_evaluators:
         return {}, None
     parts.method.to(accelerator())

@@ -23,7 +23,7 @@ from ccl_plugins.commands.base import MISTAKES
 from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.image_files import ImageFiles
 from ccl_plugins.experiments.composition import TABLES, Composition
-from ccl_plugins.experiments.origin import naming
+from ccl_plugins.experiments.origin import naming_component
 from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.requirements import check_columns
 from ccl_plugins.experiments.train import checks_of_parts, measure_before, try_out
@@ -270,7 +270,7 @@ class _Faults:
         What has several mistakes says them all; with ``CCL_STRICT=1`` the first is raised.
         """
         try:
-            with naming(self.pipeline) if self.pipeline else nullcontext():
+            with naming_component(self.pipeline) if self.pipeline else nullcontext():
                 return check(*given)
         except WRONG as error:
             if registry().strict:

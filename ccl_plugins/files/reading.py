@@ -68,7 +68,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def naming(*files: str | Path | None) -> Iterator[None]:
+def naming_files(*files: str | Path | None) -> Iterator[None]:
     """Name the files that values are from in an error about them, unless it names one; None is no file.
 
     Raises:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.files.arrays import from_numpy, read_npy, read_npz
-from ccl_plugins.files.reading import naming, reading
+from ccl_plugins.files.reading import naming_files, reading
 
 
 class Precomputed:
@@ -65,7 +65,7 @@ class Precomputed:
                 )
         if self._loaded is None:
             file = Path(str(self.matrix)).expanduser()
-            with naming(file):
+            with naming_files(file):
                 self._loaded = _prepare(_read(file))
         if a.device not in self._placed:
             matrix = self._loaded.to(a.device)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.files.arrays import NUMBERS, beyond, from_numpy, real
-from ccl_plugins.files.reading import naming
+from ccl_plugins.files.reading import naming_files
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.variable import Variable, as_value_type
 from ccl_plugins.protocols import VALUE_TYPES, ValueType
@@ -72,7 +72,7 @@ def encode(
     encoded = Encoded({}, [{} for _ in tables], {})
     for name in names:
         given = [table[name] for table in tables]
-        with naming(*(files or {}).get(name, ())):
+        with naming_files(*(files or {}).get(name, ())):
             columns, encoded.schema[name], words = _encode(name, given, chosen.get(name))
         encoded.vocabulary.update({} if words is None else {name: words})
         for table, column in zip(encoded.tables, columns, strict=True):

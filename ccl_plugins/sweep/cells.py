@@ -18,8 +18,12 @@ import torch
 
 from ccl_plugins.arguments import did_you_mean
 from ccl_plugins.experiments.jobs import FOREVER, on_slurm, submitit
-from ccl_plugins.experiments.measure import freeze, measure_to_choose, read_projections
-from ccl_plugins.experiments.metrics import read_measurements
+from ccl_plugins.experiments.measure import (
+    freeze,
+    measure_to_choose,
+    read_measurements,
+    read_projections,
+)
 from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.experiments.record import DATA, read_json, write_json
 from ccl_plugins.experiments.results import Group, settings_of

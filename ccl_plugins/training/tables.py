@@ -13,7 +13,7 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of
 from ccl_plugins.files.mapped import place_of, rows
 from ccl_plugins.files.processes import is_first
-from ccl_plugins.files.reading import naming
+from ccl_plugins.files.reading import naming_files
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.metadata import fitted
 from ccl_plugins.metadata.fitted import (
@@ -227,7 +227,7 @@ class Tables:
         condition = self.conditions[name]
         table = computed if isinstance(computed, Table) else Table(computed)
         policy = trait(condition, "missing")
-        with naming(getattr(source_of(condition), "file", None)):
+        with naming_files(getattr(source_of(condition), "file", None)):
             values = check_values(name, table.values, condition.value_type, self.size, policy)
         # Under "error" none is missing; to look again takes a pass over the table.
         complete = policy == "error"

@@ -174,7 +174,9 @@ def test_encode_says_what_it_cannot(tmp_path):
 def test_a_network_runs_where_it_is_told_or_on_an_accelerator(monkeypatch):
     assert train() == 0
     run = ccl.load("runs/x")
-    monkeypatch.setattr("ccl_plugins.networks.devices.accelerator", lambda: torch.device("meta"))
+    monkeypatch.setattr(
+        "ccl_plugins.experiments.pipeline.accelerator", lambda: torch.device("meta")
+    )
     assert run.encode(torch.zeros(2, 4), device="cpu").shape == (2, 8)
     assert run.evaluate(device="cpu").keys() == {"knn/top1"}
     with pytest.raises(NotImplementedError, match="meta"):

@@ -93,7 +93,7 @@ def test_without_an_evaluator_nothing_is_measured_before_training(pipeline, monk
     def refuse(*_, **__):
         raise AssertionError("features were computed")
 
-    monkeypatch.setattr("ccl_plugins.training.features.frozen_features", refuse)
+    monkeypatch.setattr("ccl_plugins.experiments.measure.frozen_features", refuse)
     quiet = ccl.Pipeline.from_dict({**pipeline.to_dict(), "evaluate": []})
     run = quiet.fit(out="run", progress=False)
     assert run.before == run.evaluate() == {}

@@ -24,7 +24,7 @@ from ccl_plugins.experiments.curves import curves
 from ccl_plugins.experiments.measure import held_out, measure, role_of
 from ccl_plugins.metadata.groups import validation_rows
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
-from ccl_plugins.training import features
+from ccl_plugins.training.features import frozen_features
 
 HALF = Measurement("half/mean", 0.5, "a half", 9, (0.25, 0.75), "color", None, "lower", 0.3)
 
@@ -103,13 +103,13 @@ def again(run):
 
 
 def test_features_are_extracted_once_for_all(run, monkeypatch):
-    run, calls, extract = again(run), [], features.frozen_features
+    run, calls = again(run), []
 
     def counting(method, split, *args, **options):
         calls.append(len(split))
-        return extract(method, split, *args, **options)
+        return frozen_features(method, split, *args, **options)
 
-    monkeypatch.setattr(features, "frozen_features", counting)
+    monkeypatch.setattr("ccl_plugins.experiments.measure.frozen_features", counting)
     found = run.features("train")
     run.evaluate()
     run.validate()
