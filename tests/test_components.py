@@ -6,6 +6,8 @@ import copy
 import inspect
 import math
 import re
+from types import NoneType
+from typing import Literal, get_args, get_origin
 
 import pytest
 from support.builtin_examples import EXAMPLES
@@ -45,6 +47,26 @@ def test_a_slip_of_the_pen_is_refused_by_the_parameter_s_name(name):
             called = copy.copy(subject.choice)  # as if the class were called, whatever the type
             called.params = {**called.params, parameter.name: value}
             require_built_or_named(Subject(subject.spec, chosen=called), parameter.name)
+
+
+def words():
+    """Each parameter of a built-in component that is one of several words."""
+    for name, spec in BUILT_IN.items():
+        for parameter in registry().schema(spec).parameters:
+            alternatives = [each for each in get_args(parameter.hint) if each is not NoneType]
+            if get_origin(parameter.hint) is Literal or (
+                alternatives and all(get_origin(each) is Literal for each in alternatives)
+            ):
+                yield name, parameter.name
+
+
+@pytest.mark.parametrize(("name", "parameter"), [*words()])
+def test_a_word_that_is_none_of_a_parameter_s_is_refused_by_its_name(name, parameter):
+    subject = subject_of(name)
+    called = copy.copy(subject.choice)  # as if the class were called, whatever the type
+    called.params = {**called.params, parameter: "no such word"}
+    with pytest.raises(ValueError, match=rf"\b{parameter}\b.*no such word"):
+        Subject(subject.spec, chosen=called).build()
 
 
 NUMBER = r"(-?\d+(?:\^\d+)?(?:\.\d+)?(?:e-?\d+)?)"

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.columns import variable_of
 from ccl_plugins.metadata.variable import Variable, check_policy
@@ -59,6 +60,7 @@ class Column:
                     f" value_type=, one of {', '.join(map(repr, VALUE_TYPES))}"
                 )
             value_type = choose(dataset.schema(), [name], "the data set")[name]
+        one_of("value_type", value_type, VALUE_TYPES)
         if standardize and value_type != "continuous":
             raise ValueError(
                 f"column {name!r} is {value_type}; only a continuous one is standardized"

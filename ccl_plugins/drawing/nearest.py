@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -112,8 +114,13 @@ def _search(values: np.ndarray, k: int) -> Callable[[np.ndarray], np.ndarray]:
         # Built in a third of the time that a balanced tree takes.
         tree = cKDTree(values, leafsize=32, compact_nodes=False, balanced_tree=False)
         ranks = range(1, k + 1)
-        return lambda points: tree.query(points, k=ranks)[1]
+        return partial(_query, tree, ranks)
     from sklearn.neighbors import NearestNeighbors
 
     brute = NearestNeighbors(n_neighbors=k, algorithm="brute").fit(values)
-    return lambda points: brute.kneighbors(points, return_distance=False)
+    return partial(brute.kneighbors, return_distance=False)
+
+
+def _query(tree: Any, ranks: range, points: np.ndarray) -> np.ndarray:
+    found: np.ndarray = tree.query(points, k=ranks)[1]
+    return found

@@ -37,6 +37,24 @@ KERNELS = {
     "sum with features": Sum([Linear(), Cosine()], [0.5, 2.0]),
 }
 
+MEDIANS = {"median": {"scale": "median"}}
+KERNEL_VARIANTS = {
+    "kernel/rbf": MEDIANS,
+    "kernel/laplacian": {
+        **MEDIANS,
+        "L1": {"scale": 2.0, "norm": 1},
+        "L1 median": {"scale": "median", "norm": 1},
+    },
+    "kernel/linear": {"normalized": {"scale": 2.0, "normalize": True}},
+    "kernel/polynomial": {
+        "coef0": {"degree": 2, "coef0": 0.7, "scale": 2.0},
+        "normalized": {"degree": 3, "coef0": 0.7, "scale": 2.0, "normalize": True},
+    },
+    "kernel/product": {"with features": {"kernels": ["linear", "polynomial", "cosine"]}},
+    "kernel/sum": {"with features": {"kernels": ["linear", "cosine"], "weights": [0.5, 2.0]}},
+}
+"""Settings beside the examples of the classes, for the conformance kit."""
+
 
 def values(n=12, c=3, seed=0, dtype=torch.float64):
     return torch.randn(n, c, generator=torch.Generator().manual_seed(seed), dtype=dtype)

@@ -222,7 +222,6 @@ def test_an_empty_cluster_is_filled():
         ({"k": 1}, "k must be 2 or more, not 1"),
         ({"k": []}, "not \\[\\]"),
         ({"k": [3, 3]}, "several different ones"),
-        ({"k": 3, "warmup": -1}, "warmup must be 0 or more"),
         ({"k": 3, "of": "backbone"}, "of must be one of 'embedding'"),
         ({"k": 3, "of": Embedding()}, "computed in every step"),
         ({"k": 3, "of": Instance()}, "Instance has class ids"),

@@ -196,7 +196,6 @@ def test_what_is_no_image_is_named(make):
         ({}, "give name=, a model of timm, or file="),
         ({"name": MODEL, "file": "f.npy"}, "give name="),
         ({"name": "resnet10"}, "no model 'resnet10'. Did you mean"),
-        ({"name": MODEL, "batch_size": 0}, "batch_size must be 1 or more, not 0"),
         ({"file": "f.npy", "missing": "own"}, "condition is continuous: missing='ignore'"),
     ],
 )

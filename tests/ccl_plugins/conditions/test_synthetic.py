@@ -101,11 +101,8 @@ def test_samples_without_a_label_have_no_cluster():
             {"family": "mutual", "level": 1, "column": "size"},
             "'size' holds torch.float32 .* not class",
         ),
-        ({"family": "mutual", "level": -1}, "level must be 0 or more"),
-        ({"family": "mutual", "level": 1, "branch": 1}, "branch must be 2 or more"),
         ({"family": "mutual", "level": 1, "mixed": 1}, "mixed= is a number of classes for family"),
         ({"family": "entropy", "level": 1}, "mixed= is a number of classes for family"),
-        ({"family": "label", "level": 1}, "family must be one of"),
     ],
 )
 def test_what_cannot_be_made_is_refused(given, message):

@@ -483,21 +483,6 @@ def test_one_class_or_too_few_neighbors_are_refused():
         KNN(k=200)(data, data)
 
 
-@pytest.mark.parametrize(
-    ("evaluator", "wrong"),
-    [
-        (LinearProbe, {"reg": 0.0}),
-        (LinearProbe, {"max_iter": 0}),
-        (KNN, {"k": 0}),
-        (KNN, {"temperature": 0.001}),
-        (Regression, {"reg": -1.0}),
-    ],
-)
-def test_settings_out_of_range_are_refused(evaluator, wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        evaluator(**wrong)
-
-
 @pytest.mark.parametrize("value", [1e38, -1e19, 1e200])
 def test_features_too_large_to_compare_are_refused_by_every_probe(value):
     train, test = blobs(seed=0), blobs(seed=1)

@@ -192,12 +192,6 @@ def test_what_is_frozen_comes_back_from_a_checkpoint():
     assert not bool(ours.head.is_frozen)
 
 
-@pytest.mark.parametrize("name", ["bottleneck", "key_views", "frozen", "momentum"])
-def test_a_setting_out_of_range_is_named(name):
-    with pytest.raises(ValueError, match=f"{name} must be"):
-        DINO(**{"hidden": 12, "bottleneck": 6, "dim": 10, name: -1}, backbone=Backbone())
-
-
 RUN = """
 dataset = {use = "subset", of = "color_digits", train = 32, test = 8}
 backbone = {use = "timm", name = "test_vit"}

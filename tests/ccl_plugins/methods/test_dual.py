@@ -338,19 +338,6 @@ def test_the_queue_keeps_the_statistics_that_an_objective_asks_for():
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"queue_size": -1}, "queue_size"),
-        ({"queue_size": 4, "momentum": 1.0}, "momentum"),
-        ({"own_in_queue": "x"}, "own_in_queue"),
-    ],
-)
-def test_settings_of_the_queue_out_of_range_are_named(given, message):
-    with pytest.raises(ValueError, match=message):
-        dual(**given)
-
-
-@pytest.mark.parametrize(
     "objective",
     [
         FairCCLK(RBF()),

@@ -332,7 +332,6 @@ def test_views_that_are_drawn_on_the_device_are_masked_too(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mask_probability": 1.5}, "mask_probability must be a probability, 0 to 1, not 1.5"),
         ({"mask_ratio": (0.5, 0.1)}, r"mask_ratio must be .*as \[0.1, 0.5\].* not \(0.5, 0.1\)"),
         ({"mask_ratio": (0.0, 0.0)}, "mask_ratio must be the least and the largest"),
         ({"mask_ratio": (0.5, 1.5)}, r"from 0 to 1, not \(0.5, 1.5\)"),

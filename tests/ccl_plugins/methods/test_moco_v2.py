@@ -219,21 +219,6 @@ def test_two_ranks_equal_one_process_and_hold_one_queue(two_processes, symmetric
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"hidden": 0}, "hidden must be 1 or more"),
-        ({"layers": 1}, "layers must be 2 or more"),
-        ({"momentum": 1.0}, "momentum must be from 0 to below 1, not 1.0"),
-        ({"queue_size": 0}, "queue_size must be 1 or more"),
-        ({"own_in_queue": "drop"}, "own_in_queue"),
-    ],
-)
-def test_settings_out_of_range_are_named(settings, message):
-    with pytest.raises(ValueError, match=message):
-        make(**settings)
-
-
 def test_weights_too_narrow_to_move_are_refused():
     method = make().to(torch.bfloat16)
     with pytest.raises(TypeError, match="does not move: keep weights in float32"):

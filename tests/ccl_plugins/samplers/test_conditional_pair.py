@@ -7,7 +7,7 @@ import torch
 from support.sampled import assert_distributed
 
 import ccl_plugins as ccl
-from ccl_plugins.kernels import RBF, Delta, Precomputed
+from ccl_plugins.kernels import Delta
 from ccl_plugins.samplers import ConditionalPair, Uniform, conditional_pair
 
 CLASSES = torch.arange(96) % 8 // 3  # 36, 36 and 24 samples
@@ -92,21 +92,6 @@ def test_equal_values_are_each_others_nearest_and_never_their_own(columns):
     for e in range(50):
         pairs = epoch(sampler, e)[0]
         assert bool((pairs[:, 0] != pairs[:, 1]).all())
-
-
-@pytest.mark.parametrize(
-    ("given", "condition", "words"),
-    [
-        ({}, COLORS, "holds numbers.* by kernel= or nearest="),
-        ({"nearest": 3}, CLASSES, "holds class ids.* without nearest="),
-        ({"nearest": 3, "kernel": RBF(1.0)}, COLORS, "not both"),
-        ({"nearest": 97}, COLORS, "nearest must be 1 to 96.* not 97"),
-        ({"kernel": Precomputed([[1.0]])}, CLASSES, "needs a positive definite kernel"),
-    ],
-)
-def test_conditions_and_parameters_that_do_not_fit_are_refused(given, condition, words):
-    with pytest.raises(ValueError, match=words):
-        ConditionalPair(**given, condition=condition, size=96, batch_size=8, seed=0)
 
 
 @pytest.mark.parametrize("number", [0, 3])

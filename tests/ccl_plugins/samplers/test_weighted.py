@@ -66,14 +66,6 @@ def test_the_last_batch_may_be_smaller():
         assert [len(x) for x in sampler(batch_size=30, drop_last=drop_last).batches(0)] == sizes
 
 
-def test_an_epoch_begins_anywhere():
-    whole = list(sampler().batches(2))
-    rest = list(sampler().batches(2, start=3))
-    assert len(whole) == len(sampler()) == 5
-    for a, b in zip(whole[3:], rest, strict=True):
-        assert torch.equal(a, b)
-
-
 @pytest.mark.parametrize(
     "weights", [[1, 2], [1, 2, 0], [1, 2, -1], [1, 2, float("nan")], [1, 2, float("inf")]]
 )

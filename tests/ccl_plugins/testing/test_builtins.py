@@ -7,6 +7,7 @@ from itertools import groupby
 import pytest
 from support.builtin_examples import EXAMPLES
 from support.every_objective import VARIANTS, variant_of
+from support.kernel_cases import KERNEL_VARIANTS
 
 from ccl_plugins.testing import checks
 from ccl_plugins.testing.suite import run
@@ -17,8 +18,14 @@ OF_OBJECTIVES = {
 }
 GRADIENT, ROWS = "gradient_is_that_of_the_value", "rows_belong_to_samples"
 FIXED = "weights carry no gradient"
+MEDIAN = "its scale is that of the batch"
 EXPECTED = {
     ("condition/shuffled", ROWS): "that they do not is what it is for",
+    **{
+        (f"kernel/{name}", law): MEDIAN
+        for name in ("rbf, median", "laplacian, median", "laplacian, L1 median")
+        for law in ("a_pair_depends_on_no_other", "is_symmetric")
+    },
     ("hucl, fixed weights", GRADIENT): FIXED,
     ("cacr, other view", GRADIENT): FIXED,
     ("cacr_moco_v3, euclidean", GRADIENT): FIXED,
@@ -30,6 +37,12 @@ BATCHED = {"batched": {"batched": True}}
 VARIANTS_OF = {
     **OF_OBJECTIVES,
     "method/dual": {"with a queue": {"queue_size": 32}},
+    "sampler/conditional_pair": {
+        "by a kernel": {"kernel": "rbf"},
+        "among the nearest": {"nearest": 5},
+    },
+    "sampler/same_condition": {"repeated": {"small": "repeat"}},
+    **KERNEL_VARIANTS,
     **{f"transform/{name}": BATCHED for name in ("simclr", "multi", "moco_v2", "byol")},
 }
 COMPILES = "compiles_without_graph_breaks"
