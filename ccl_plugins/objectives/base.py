@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, replace
 from inspect import signature
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -46,8 +46,8 @@ class KernelAttribute(Checked):
     A kernel that names the conditions that it reads becomes a kernel of their packed values.
     """
 
-    def __init__(self) -> None:
-        super().__init__(lambda _, kernel: of_one_tensor(kernel))
+    def __init__(self, *, default: Any = MISSING) -> None:
+        super().__init__(lambda _, kernel: of_one_tensor(kernel), default=default)
 
     def __get__(self, objective: nn.Module | None, owner: type | None = None) -> Any:
         if objective is None:
@@ -57,6 +57,11 @@ class KernelAttribute(Checked):
             held = of_one_tensor(module)  # nn.Module holds a kernel that is a module itself
             objective.__dict__["kernel"] = held
         return held
+
+
+def optional_kernel() -> Any:
+    """The field ``kernel`` of an objective that has a kernel of its own where it is None, the default."""
+    return KernelAttribute(default=None)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,9 +13,11 @@ from torch.nn import functional
 from ccl_plugins.arguments import WIDEST, whole
 from ccl_plugins.objectives.guide_head import GuideHead, Suppress
 from ccl_plugins.objectives.layered_head import LayeredHead
+from ccl_plugins.objectives.parameters import checked
 from ccl_plugins.protocols import Sizes, Table
 
 
+@dataclass(eq=False, repr=False)
 class Classification(LayeredHead):
     r"""Cross-entropy of class ids, and of 0/1 columns the mean binary cross-entropy, predicted by a head.
 
@@ -40,16 +44,7 @@ class Classification(LayeredHead):
     value_types = ("categorical", "multi_label")
     quality = "accuracy"
 
-    def __init__(
-        self,
-        hidden: int | None = None,
-        ridge: float | None = None,
-        classes: int | None = None,
-        *,
-        on: str = "condition",
-    ) -> None:
-        super().__init__(hidden, ridge, on=on)
-        self.classes = None if classes is None else whole("classes", classes, 2, WIDEST)
+    classes: int | None = checked(partial(whole, least=2, most=WIDEST), default=None)
 
     @property
     def suppressions(self) -> Sequence[Suppress]:

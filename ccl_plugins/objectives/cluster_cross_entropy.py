@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import WIDEST, matrix, one_of, whole
+from ccl_plugins.arguments import WIDEST, matrix, whole
 from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.parameters import checked, word
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
 
 
+@dataclass(eq=False, repr=False)
 class ClusterCrossEntropy(ContrastiveObjective):
     r"""Cross-entropy of a linear classifier of the condition's classes: the baseline without contrast.
 
@@ -48,28 +52,26 @@ class ClusterCrossEntropy(ContrastiveObjective):
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"dim": 16, "classes": 10}
     value_types = ("categorical",)
     min_views = 1
-    embedding: Literal["sphere", "raw"] = "raw"
+    embedding: Literal["sphere", "raw"] = field(default="raw", init=False)
     reads_queue = False
     in_parts = True
 
-    def __init__(
-        self,
-        dim: int | None = None,
-        classes: int | None = None,
-        *,
-        of: Literal["backbone", "projection"] = "backbone",
-        on: str = "condition",
-    ) -> None:
-        super().__init__()
-        self.dim = None if dim is None else whole("dim", dim, 1, WIDEST)
-        self.classes = None if classes is None else whole("classes", classes, 2, WIDEST)
-        self.of = one_of("of", of, ("backbone", "projection"))
-        self.reads_projections = of == "projection"
-        self.on = on
+    dim: int | None = checked(partial(whole, least=1, most=WIDEST), default=None)
+    classes: int | None = checked(partial(whole, least=2, most=WIDEST), default=None)
+    _: KW_ONLY
+    exclude: None = field(default=None, init=False)
+    gather_distributed: bool = field(default=False, init=False)
+    of: Literal["backbone", "projection"] = word("backbone", "projection")
+    on: str = "condition"
+
+    def __post_init__(self) -> None:
+        """Create the linear layer, if its size was given."""
+        super().__post_init__()
+        self.reads_projections = self.of == "projection"
         self.head: nn.Linear | None = None
-        if dim is not None and classes is not None:
-            matrix(("dim", dim), ("classes", classes))
-            self.head = nn.Linear(dim, classes)
+        if self.dim is not None and self.classes is not None:
+            matrix(("dim", self.dim), ("classes", self.classes))
+            self.head = nn.Linear(self.dim, self.classes)
 
     def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
         """Create the linear layer, unless ``dim`` and ``classes`` were given.

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of, positive
+from ccl_plugins.arguments import positive
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.logsumexp import masked
 from ccl_plugins.numerics.precision import at_least_float32, unit
 from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False)
 class Distillation(ContrastiveObjective):
     r"""Distance of backbone features from a teacher's, which a condition holds, or of their relations.
 
@@ -62,21 +65,17 @@ class Distillation(ContrastiveObjective):
     min_views = 1
     reads_queue = False
     reads_features = True
-    temperature = ScalarAttribute(positive)
 
-    def __init__(
-        self,
-        form: Literal["feature", "relational"] = "feature",
-        temperature: Scalar = 0.1,
-        *,
-        on: str = "condition",
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(gather_distributed=gather_distributed)
-        self.form = one_of("form", form, ("feature", "relational"))
-        self.in_parts = form == "feature"
-        self.temperature = temperature
-        self.on = on
+    form: Literal["feature", "relational"] = word("feature", "relational")
+    temperature: Scalar = ScalarAttribute(positive, default=0.1)
+    _: KW_ONLY
+    exclude: None = field(default=None, init=False)
+    on: str = "condition"
+
+    def __post_init__(self) -> None:
+        """Declare what follows from the parameters."""
+        super().__post_init__()
+        self.in_parts = self.form == "feature"
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The distances, a row for each view."""

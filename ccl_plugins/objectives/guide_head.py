@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
@@ -23,6 +24,7 @@ def reverse_gradient(x: Tensor) -> Tensor:
     return 2 * x.detach() - x
 
 
+@dataclass(eq=False, repr=False)
 class GuideHead(ContrastiveObjective, ABC):
     """A prediction of a condition from features or projections, of every view, by a head that learns.
 
@@ -46,18 +48,22 @@ class GuideHead(ContrastiveObjective, ABC):
     reads_features = True
     quality: ClassVar[str] = ""
     """The name under which the quotient of the sums of `hits` is logged; empty: none is."""
-    at: At = "features"
+    at: At = field(default="features", init=False)
     """The vectors that are read; a guide sets it."""
-    suppress: Suppress | None = None
+    suppress: Suppress | None = field(default=None, init=False)
     """What the encoder gets: ``"reversal"``, the reversed gradient;
     ``"least_squares"``, the same through the linear head that is best on the batch; ``"uniform"``, the
     gradient that makes predictions uniform.  None: it learns to predict.  A guide sets it."""
-    outcome: Tensor
+    outcome: Tensor = field(init=False)
     """Sums over the last batch: of losses, of the two parts of the quality, and of samples."""
 
-    def __init__(self, on: str = "condition") -> None:
-        super().__init__()
-        self.on = on
+    exclude: None = field(default=None, init=False)
+    gather_distributed: bool = field(default=False, init=False)
+    on: str = "condition"
+
+    def __post_init__(self) -> None:
+        """Make room for the outcome."""
+        super().__post_init__()
         self.register_buffer("outcome", torch.zeros(4), persistent=False)
 
     @property

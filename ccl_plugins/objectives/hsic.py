@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of
 from ccl_plugins.numerics.condition_values import fill_missing, squared_distance
 from ccl_plugins.numerics.kernel_functions import similarities
-from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.base import ContrastiveObjective, optional_kernel
+from ccl_plugins.objectives.parameters import word
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
 
@@ -19,6 +20,7 @@ SAMPLES = 512
 """The most samples a median is taken over, which bounds its cost."""
 
 
+@dataclass(eq=False, repr=False)
 class HSIC(ContrastiveObjective):
     r"""Dependence of embeddings and a condition, to be minimized beside another objective (HSIC).
 
@@ -57,28 +59,23 @@ class HSIC(ContrastiveObjective):
 
     value_types = VALUE_TYPES
     min_views = 1
-    distributed: Literal["mean", "replicated"] = "replicated"
+    distributed: Literal["mean", "replicated"] = field(default="replicated", init=False)
     reads_queue = False
     hides = True
     measures_dependence = True
-    stops_gradient: bool
-    """Whether the similarity of embeddings may have a median as its scale, which is held constant."""
 
-    def __init__(
-        self,
-        kernel: Kernel | None = None,
-        *,
-        embedding_kernel: Kernel | None = None,
-        estimator: Literal["unbiased", "biased"] = "unbiased",
-        on: str = "condition",
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(gather_distributed=gather_distributed)
-        self.kernel = kernel
-        self.embedding_kernel = embedding_kernel
-        self.stops_gradient = not isinstance(getattr(embedding_kernel, "scale", None), float | int)
-        self.estimator = one_of("estimator", estimator, ("unbiased", "biased"))
-        self.on = on
+    kernel: Kernel | None = optional_kernel()
+    _: KW_ONLY
+    exclude: None = field(default=None, init=False)
+    embedding_kernel: Kernel | None = None
+    estimator: Literal["unbiased", "biased"] = word("unbiased", "biased")
+    on: str = "condition"
+
+    def __post_init__(self) -> None:
+        """Declare whether the similarity of embeddings may have a median as its scale, held constant."""
+        super().__post_init__()
+        scale = getattr(self.embedding_kernel, "scale", None)
+        self.stops_gradient = not isinstance(scale, float | int)
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The estimate, the same for every sample."""

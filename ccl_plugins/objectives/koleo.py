@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import DEEPEST, one_of, positive, whole
+from ccl_plugins.arguments import DEEPEST, positive, whole
 from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.parameters import checked, word
 from ccl_plugins.pairs.pairs import Pairs
 
 
+@dataclass(eq=False, repr=False)
 class KoLeo(ContrastiveObjective):
     r"""Spread of embeddings: each is repelled by its nearest neighbor in the same view (KoLeo).
 
@@ -47,21 +51,17 @@ class KoLeo(ContrastiveObjective):
 
     min_views = 1
     within_view = True
-    distributed: Literal["mean", "replicated"] = "replicated"
+    distributed: Literal["mean", "replicated"] = field(default="replicated", init=False)
     reads_queue = False
 
-    def __init__(
-        self,
-        at: Literal["projection", "features"] = "projection",
-        views: int | None = None,
-        eps: float = 1e-8,
-        *,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(gather_distributed=gather_distributed)
-        self.at = one_of("at", at, ("projection", "features"))
-        self.views = None if views is None else whole("views", views, 1, DEEPEST)
-        self.eps = positive("eps", eps)
+    at: Literal["projection", "features"] = word("projection", "features")
+    views: int | None = checked(partial(whole, least=1, most=DEEPEST), default=None)
+    eps: float = checked(positive, default=1e-8)
+    exclude: None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Declare what follows from the parameters."""
+        super().__post_init__()
         self.reads_features = self.at == "features"
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +13,12 @@ from torch.nn import functional
 from ccl_plugins.arguments import WIDEST, positive, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.objectives.guide_head import At, GuideHead, Suppress
+from ccl_plugins.objectives.parameters import checked
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes
 
 
+@dataclass(eq=False, repr=False)
 class LayeredHead(GuideHead, ABC):
     """A linear layer, or two with a ReLU between them.
 
@@ -24,15 +28,18 @@ class LayeredHead(GuideHead, ABC):
             above 0; None: 0.1.
     """
 
-    weight: Tensor | None
-    bias: Tensor
-    hidden_weight: Tensor | None
-    hidden_bias: Tensor
+    weight: Tensor | None = field(init=False)
+    bias: Tensor = field(init=False)
+    hidden_weight: Tensor | None = field(init=False)
+    hidden_bias: Tensor = field(init=False)
 
-    def __init__(self, hidden: int | None, ridge: float | None, *, on: str) -> None:
-        super().__init__(on)
-        self.ridge = None if ridge is None else positive("ridge", ridge)
-        self.hidden = None if hidden is None else whole("hidden", hidden, 1, WIDEST)
+    hidden: int | None = checked(partial(whole, least=1, most=WIDEST), default=None)
+    ridge: float | None = checked(positive, default=None)
+    on: str = field(default="condition", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Leave room for the parameters that ``setup`` makes."""
+        super().__post_init__()
         for name in ("hidden_weight", "hidden_bias", "weight", "bias"):
             self.register_parameter(name, None)
 

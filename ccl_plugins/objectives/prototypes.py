@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -14,11 +16,13 @@ from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.logsumexp import EMPTY
 from ccl_plugins.objectives.classification import at_class, classes_of, refuse_unknown
 from ccl_plugins.objectives.guide_head import GuideHead, Suppress
+from ccl_plugins.objectives.parameters import checked
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
 
 
+@dataclass(eq=False, repr=False)
 class Prototypes(GuideHead):
     r"""Cross-entropy of a vector's nearness to moving averages, one of each class.
 
@@ -57,24 +61,19 @@ class Prototypes(GuideHead):
     }
     value_types = ("categorical",)
     quality = "accuracy"
-    temperature = ScalarAttribute(positive)
-    prototypes: Tensor | None
+    prototypes: Tensor | None = field(init=False)
     """(C, f), unit-norm; 0 for a class without samples."""
-    sums: Tensor
+    sums: Tensor = field(init=False)
     """(C, f + 1) of the vectors since the last step, and their number."""
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.1,
-        momentum: float = 0.9,
-        classes: int | None = None,
-        *,
-        on: str = "condition",
-    ) -> None:
-        super().__init__(on)
-        self.temperature = temperature
-        self.momentum = below_one("momentum", momentum)
-        self.classes = None if classes is None else whole("classes", classes, 2, WIDEST)
+    temperature: Scalar = ScalarAttribute(positive, default=0.1)
+    momentum: float = checked(below_one, default=0.9)
+    classes: int | None = checked(partial(whole, least=2, most=WIDEST), default=None)
+    on: str = field(default="condition", kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Leave room for the prototypes that ``setup`` makes."""
+        super().__post_init__()
         self.register_buffer("prototypes", None)
         self.register_buffer("sums", None, persistent=False)
 

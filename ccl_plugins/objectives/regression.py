@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from ccl_plugins.objectives.layered_head import LayeredHead
 from ccl_plugins.protocols import Sizes, Table
 
 
+@dataclass(eq=False, repr=False)
 class Regression(LayeredHead):
     r"""Mean squared error of values, standardized by the table's means and deviations, predicted by a head.
 
@@ -33,13 +35,12 @@ class Regression(LayeredHead):
 
     value_types = ("continuous",)
     quality = "r2"
-    mean: Tensor | None
-    deviation: Tensor
+    mean: Tensor | None = field(init=False)
+    deviation: Tensor = field(init=False)
 
-    def __init__(
-        self, *, hidden: int | None = None, ridge: float | None = None, on: str = "condition"
-    ) -> None:
-        super().__init__(hidden, ridge, on=on)
+    def __post_init__(self) -> None:
+        """Leave room for the means and deviations of the table."""
+        super().__post_init__()
         self.register_buffer("mean", None)
         self.register_buffer("deviation", None)
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, one_of, positive, whole
+from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, positive, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.sinkhorn import sinkhorn
 from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.parameters import checked, word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
 
 
+@dataclass(eq=False, repr=False)
 class SelfDistillation(ContrastiveObjective):
     """Cross-entropy of a student's scores of prototypes with a teacher's, with a center of these.
 
@@ -33,37 +37,29 @@ class SelfDistillation(ContrastiveObjective):
         ValueError: For masks or draws of a user, and for use before there is a center.
     """
 
-    embedding: Literal["sphere", "raw"] = "raw"
+    embedding: Literal["sphere", "raw"] = field(default="raw", init=False)
     reads_queue = False
     stops_gradient = True
-    temperature = ScalarAttribute(positive)
-    teacher_temperature = ScalarAttribute(positive)
-    center: Tensor | None
+    center: Tensor | None = field(init=False)
     """(d,); None with ``"sinkhorn"``, and before ``setup``."""
-    sums: Tensor | None
+    sums: Tensor | None = field(init=False)
     """(d + 1,) of the teacher's scores since the last step, and their number; None as the center is, and in
     an objective that was loaded without ``setup``."""
 
-    def __init__(
-        self,
-        temperature: Scalar = 0.1,
-        teacher_temperature: Scalar = 0.04,
-        *,
-        centering: Literal["mean", "sinkhorn"] = "mean",
-        momentum: float = 0.9,
-        iterations: int = 3,
-        dim: int | None = None,
-        gather_distributed: bool = False,
-    ) -> None:
-        super().__init__(gather_distributed=gather_distributed)
-        self.temperature = temperature
-        self.teacher_temperature = teacher_temperature
-        self.centering = one_of("centering", centering, ("mean", "sinkhorn"))
-        self.momentum = below_one("momentum", momentum)
-        self.iterations = whole("iterations", iterations, 1, DEEPEST)
+    temperature: Scalar = ScalarAttribute(positive, default=0.1)
+    teacher_temperature: Scalar = ScalarAttribute(positive, default=0.04)
+    _: KW_ONLY
+    exclude: None = field(default=None, init=False)
+    centering: Literal["mean", "sinkhorn"] = word("mean", "sinkhorn")
+    momentum: float = checked(below_one, default=0.9)
+    iterations: int = checked(partial(whole, least=1, most=DEEPEST), default=3)
+    dim: int | None = checked(partial(whole, least=1, most=WIDEST), default=None)
+
+    def __post_init__(self) -> None:
+        """Make the center, if its width was given."""
+        super().__post_init__()
         self.register_buffer("center", None)
         self.register_buffer("sums", None, persistent=False)
-        self.dim = None if dim is None else whole("dim", dim, 1, WIDEST)
         if self.dim is not None:
             self._create(self.dim)
 
