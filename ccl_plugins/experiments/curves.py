@@ -7,6 +7,7 @@ import io
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from ccl_plugins.files.reading import reading
 from ccl_plugins.files.sums import check_sum
@@ -21,7 +22,8 @@ Curves = dict[str, list[tuple[int, float]]]
 def curves(run: Run) -> Curves:
     """Every scalar of a run, from its first step on, whatever its loggers are and were.
 
-    Steps that a resumed run repeated are listed once, with the value that was logged last.
+    Steps that a resumed run repeated are listed once, with the value that was logged last.  The file is
+    read again if it has changed.
 
     Args:
         run: A run; one that is still trained has the scalars written so far.
@@ -33,8 +35,17 @@ def curves(run: Run) -> Curves:
     history = run.folder.history
     if not history.is_file():
         raise FileNotFoundError(f"{run.path} has no curves: it has no {history.name}")
-    series = _read(history)
-    return {name: sorted(dict(points).items()) for name, points in sorted(series.items())}
+    state = history.stat()
+    version = state.st_mtime_ns, state.st_size
+    if run not in _read_of or _read_of[run][0] != version:
+        series = _read(history)
+        found = {name: sorted(dict(points).items()) for name, points in sorted(series.items())}
+        _read_of[run] = version, found
+    return dict(_read_of[run][1])
+
+
+_read_of: WeakKeyDictionary[Run, tuple[tuple[int, int], Curves]] = WeakKeyDictionary()
+"""The curves of runs, which several figures draw, with time and size of the file that was read."""
 
 
 def _read(file: Path) -> Curves:
