@@ -9,17 +9,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import torch
+from torch import Tensor
+
 from ccl_plugins.figures.samples import same_data
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, short, styled
-from ccl_plugins.protocols import DoesNotApply
+from ccl_plugins.objectives.base import own_terms
+from ccl_plugins.objectives.scalars import count_epochs
+from ccl_plugins.pairs.pairs import Pairs
+from ccl_plugins.protocols import DoesNotApply, Sizes, trait
+from ccl_plugins.training.loader import Batch, Items, augment, collate
+from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
+from ccl_plugins.training.step import take_step
+from ccl_plugins.training.tables import Tables
+from ccl_plugins.transforms.modalities import IMAGE, column_of, modality_of_each, sources
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch import Tensor
 
     from ccl_plugins.experiments.pipeline import Run
-    from ccl_plugins.pairs.pairs import Pairs
-    from ccl_plugins.training.loader import Batch
 
 MOST = 512
 """Samples of a batch that are embedded."""
@@ -126,13 +135,6 @@ def weights(run: Run, index: int | None = None) -> Weights:
         DoesNotApply: If the objective compares no anchor with keys, or anchors with each other.
         ValueError: For an index without a sample or in no batch.
     """
-    import torch
-
-    from ccl_plugins.objectives.scalars import count_epochs
-    from ccl_plugins.protocols import Sizes, trait
-    from ccl_plugins.training.step import take_step
-    from ccl_plugins.transforms.modalities import modality_of_each
-
     tables, batch, place = _batch(run, index)
     run.parts.method.to("cpu")
     objective = run.parts.objective.to("cpu")
@@ -176,10 +178,6 @@ def weights(run: Run, index: int | None = None) -> Weights:
 
 def _shown(run: Run, batch: Batch, place: int) -> list[Tensor | str]:
     """The views of a sample as they are drawn: those of images, and for others the text or the values."""
-    import torch
-
-    from ccl_plugins.transforms.modalities import IMAGE, column_of, modality_of_each, sources
-
     columns = sources(run.parts.transform)
     sample = int(batch.index[place].flatten()[-1])  # views after the first are of a partner
     shown: list[Tensor | str] = []
@@ -206,10 +204,6 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
     Raises:
         DoesNotApply: If the anchor's loss depends on the keys in another way than by these products.
     """
-    import torch
-
-    from ccl_plugins.objectives.base import own_terms
-
     first = pairs.anchors[:1].detach().double()
     keys = pairs.keys.detach().double().requires_grad_()
     queue, features = pairs.queue, pairs.samples.features
@@ -269,11 +263,6 @@ def _constant_weights(objective: Any) -> Iterator[None]:
 
 def _batch(run: Run, index: int | None) -> tuple[Any, Batch, int]:
     """The tables, the first training batch with a sample (at most 512 of it), and the sample's place."""
-    from ccl_plugins.protocols import trait
-    from ccl_plugins.training.loader import Items, augment, collate
-    from ccl_plugins.training.sampling import Batches, Consumed, EpochSampler
-    from ccl_plugins.training.tables import Tables
-
     split, settings = run.splits[0], run.pipeline.settings
     if index is not None and not 0 <= index < len(split):
         raise ValueError(f"index must be from 0 to {len(split) - 1}, not {index}")
@@ -306,9 +295,6 @@ def as_picture(image: Any) -> Any:
     Raises:
         DoesNotApply: For samples that are no images.
     """
-    import numpy as np
-    import torch
-
     if isinstance(image, torch.Tensor):
         if image.ndim != 3:
             raise DoesNotApply(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.experiments.curves import curves
-from ccl_plugins.figures.samples import of_those
+from ccl_plugins.figures.samples import of_applicable
 from ccl_plugins.figures.series import Series, panels, series
 from ccl_plugins.figures.style import short, styled
 from ccl_plugins.protocols import DoesNotApply
@@ -39,7 +39,7 @@ class Curves:
         """
         from matplotlib.lines import Line2D
 
-        by_title = of_those(runs, _logged)
+        by_title = of_applicable(runs, _logged)
         runs = {title: runs[title] for title in by_title}
         logged = {run.path: by_title[title] for title, run in runs.items()}
         every = sorted({name for each in logged.values() for name in each})

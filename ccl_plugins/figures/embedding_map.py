@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
+from torch import Tensor
+
 from ccl_plugins.arguments import one_of
 from ccl_plugins.figures.samples import (
     Values,
     features,
     known_variables,
-    of_those,
+    of_applicable,
     same_data,
-    some,
+    sampled,
     variable,
 )
 from ccl_plugins.figures.style import FAINT, NUMBERS, TEXT, class_colors, figure, short, styled
@@ -22,7 +24,6 @@ from ccl_plugins.protocols import DoesNotApply
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch import Tensor
 
     from ccl_plugins.experiments.pipeline import Run
 
@@ -78,8 +79,8 @@ class EmbeddingMap:
                 "every sample has a class of its own: name a column to color the map by"
             )
         number = len(next(iter(shown[next(iter(shown))].values())).values)
-        drawn = some(number, MOST)
-        points = of_those(runs, lambda run: project(features(run, split, drawn), self.method))
+        drawn = sampled(number, MOST)
+        points = of_applicable(runs, lambda run: project(features(run, split, drawn), self.method))
         result = figure(0.4 + 3.1 * len(points), 0.5 + 3.0 * len(shown))
         panels = result.subplots(len(shown), len(points), squeeze=False)
         many = panels.size * len(drawn) > VECTORS
@@ -162,7 +163,7 @@ def _explain(panel: Any, by: Values) -> None:
         if len(marks) <= MOST_NAMED:
             beside: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1, 0.5)}
             panel.legend(handles=marks, handletextpad=0.1, markerscale=1.3, **beside)
-    elif by.colors is None:
+    elif not by.are_colors:
         several = by.values.ndim == 2 and by.values.shape[1] > 1
         label = short(by.name, 30) + " (first principal component)" * several
         panel.figure.colorbar(marks[-1], ax=panel, label=label, shrink=0.8, aspect=30)
@@ -177,14 +178,14 @@ def _scatter(panel: Any, points: Tensor, by: Values, drawn: Tensor, many: bool) 
         "clip_on": False,
     }
     place = points.numpy().T
-    if by.colors is not None:
+    if by.are_colors:
         # With an edge, since black and white points are lost on their ground.
         edge = {"linewidths": 0.4, "edgecolors": FAINT}
-        panel.scatter(*place, c=by.colors[drawn].numpy(), **{**options, **edge})
+        panel.scatter(*place, c=by.colors(drawn).numpy(), **{**options, **edge})
         return
     pale: dict[str, Any] = {"color": FAINT, "alpha": 0.3, "label": "none", **options}
     if by.ids is None:
-        line = by.line()[drawn]
+        line = by.line(drawn)
         if line.isnan().any():
             panel.scatter(*points[line.isnan()].numpy().T, **pale)
         known = ~line.isnan()

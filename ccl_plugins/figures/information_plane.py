@@ -10,13 +10,15 @@ from ccl_plugins.experiments.curves import curves
 from ccl_plugins.figures.samples import conditions_of, known_variables, same_data
 from ccl_plugins.figures.series import series
 from ccl_plugins.figures.style import FAINT, TEXT, figure, styled
+from ccl_plugins.information.entropies import entropy
+from ccl_plugins.information.plane import Point, points
+from ccl_plugins.metadata.columns import class_ids
 from ccl_plugins.protocols import DoesNotApply
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ccl_plugins.experiments.pipeline import Run
-    from ccl_plugins.information.plane import Point
 
 
 class InformationPlane:
@@ -38,8 +40,6 @@ class InformationPlane:
             DoesNotApply: If no run has a categorical condition with a table; for runs of different data
                 sets, and a data set without labels.
         """
-        from ccl_plugins.information.entropies import entropy
-
         same_data(runs)
         placed = {run.path: plane_points(run) for run in runs.values()}
         if not any(placed.values()):
@@ -92,8 +92,6 @@ def plane_points(run: Run) -> list[Point]:
     Raises:
         DoesNotApply: If the data set has no labels.
     """
-    from ccl_plugins.information.plane import points
-
     categorical = [
         name
         for name, condition in conditions_of(run).items()
@@ -111,7 +109,6 @@ def plane_points(run: Run) -> list[Point]:
 
 
 def _target(run: Run) -> Any:
-    from ccl_plugins.metadata.columns import class_ids
 
     try:
         return class_ids(run.splits[0].metadata, "label")

@@ -6,13 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.figures.reading import known_rows, reader, variables_of
-from ccl_plugins.figures.samples import Values, of_those
+import numpy as np
+import torch
+from torch import Tensor
+
+from ccl_plugins.figures.samples import (
+    Values,
+    kernel_reading,
+    known_rows,
+    of_applicable,
+    variables_of,
+)
 from ccl_plugins.figures.style import NUMBERS, class_colors, figure, short, styled
+from ccl_plugins.objectives.cclk import CCLK
+from ccl_plugins.pairs import Samples, in_batch
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch import Tensor
 
     from ccl_plugins.experiments.pipeline import Run
     from ccl_plugins.training.kernel_check import KernelReading
@@ -51,7 +61,9 @@ class KernelMatrix:
         Raises:
             DoesNotApply: If no objective of a run reads the condition through a kernel.
         """
-        shown = of_those(runs, lambda run: Matrices.of(reader(run, self.condition), run))
+        shown = of_applicable(
+            runs, lambda run: Matrices.of(kernel_reading(run, self.condition), run)
+        )
         width = 0.4 + 4.0 * max(len(each.drawn) for each in shown.values())
         result = figure(width, 4.3 * len(shown))
         if len(shown) == 1:
@@ -82,8 +94,6 @@ class Matrices:
     @classmethod
     def of(cls, reading: KernelReading, run: Run) -> Matrices:
         """Those of the objective that reads the conditions."""
-        import torch
-
         by_name = variables_of(run, reading)
         variables = [*by_name.values()]
         name = " and ".join(short(each.name) for each in variables)
@@ -126,8 +136,6 @@ class Matrices:
 
 def in_joint_order(values: Sequence[Tensor]) -> Tensor:
     """An order of samples by several variables: by class ids first, and within each by the others."""
-    import torch
-
     order = torch.arange(len(values[0]))
     for z in sorted(values, key=lambda each: not each.is_floating_point()):  # the last one decides
         order = order[in_order(z[order])]
@@ -140,8 +148,6 @@ def in_order(z: Tensor) -> Tensor:
     Of one column, the order of its values; of several, the order of the leaves of a tree of clusters
     (average linkage) in which neighbors are as similar as the tree allows.
     """
-    import numpy as np
-    import torch
     from scipy.cluster.hierarchy import leaves_list, linkage
 
     z = z.reshape(len(z), -1)
@@ -159,11 +165,6 @@ def operator(reading: KernelReading, values: Mapping[str, Tensor]) -> Tensor | N
         reading: The objective and its kernel.
         values: By condition.
     """
-    import torch
-
-    from ccl_plugins.objectives.cclk import CCLK
-    from ccl_plugins.pairs import Samples, in_batch
-
     objective = reading.objective
     if not isinstance(objective, CCLK):
         return None
@@ -175,8 +176,6 @@ def operator(reading: KernelReading, values: Mapping[str, Tensor]) -> Tensor | N
 
 def _limits(objective: Any, weights: Tensor) -> tuple[float, float]:
     """The weights at the ends of the color scale: from 0, if the loss takes those below as 0."""
-    import torch
-
     others = weights[~torch.eye(len(weights), dtype=torch.bool)].double()
     high = float(torch.quantile(others.clamp_min(0), 0.995))
     literal = objective.negative_weights == "keep"
@@ -201,12 +200,12 @@ def value_colors(z: Values, rows: Tensor) -> Any:
     import matplotlib
     from matplotlib.colors import Normalize, to_rgba_array
 
-    if z.colors is not None:
-        return to_rgba_array(z.colors[rows].double().numpy())
+    if z.are_colors:
+        return to_rgba_array(z.colors(rows).double().numpy())
     if z.ids is not None:
         ids = z.ids[rows]
         classes = ids.unique().tolist()
         palette = to_rgba_array(class_colors(len(classes)))
         return palette[[classes.index(i) for i in ids.tolist()]]
-    line = z.line()[rows].numpy()
+    line = z.line(rows).numpy()
     return matplotlib.colormaps[NUMBERS](Normalize()(line))

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from ccl_plugins.figures.anchor import as_picture
-from ccl_plugins.figures.samples import SPLITS, of_those, same_data, some
+from ccl_plugins.figures.samples import SPLITS, of_applicable, same_data, sampled
 from ccl_plugins.figures.style import figure, short, styled
 from ccl_plugins.protocols import DoesNotApply, trait
 from ccl_plugins.transforms.modalities import of_image
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch import Tensor
 
     from ccl_plugins.experiments.pipeline import Run
 
@@ -56,11 +58,11 @@ class Patches:
         same_data(runs)
         first = next(iter(runs.values()))
         split = first.splits[SPLITS["test"]]
-        places = self.images or some(len(split), SHOWN).tolist()
+        places = self.images or sampled(len(split), SHOWN).tolist()
         if wrong := [i for i in places if not 0 <= i < len(split)]:
             raise ValueError(f"images must be from 0 to {len(split) - 1}, not {wrong[0]}")
         shown = [split[i][0] for i in places]
-        maps = of_those(runs, lambda run: colors(patches(run, shown)))
+        maps = of_applicable(runs, lambda run: colors(patches(run, shown)))
         result = figure(0.4 + 1.5 * (1 + len(maps)), 0.3 + 1.5 * len(places))
         panels = result.subplots(len(places), 1 + len(maps), squeeze=False)
         for row, place, image in zip(panels, places, shown, strict=True):
@@ -90,8 +92,6 @@ def patches(run: Run, images: Sequence[Any]) -> Tensor:
     Raises:
         DoesNotApply: If the run's backbone has none.
     """
-    import torch
-
     features = trait(run.backbone, "patches")
     if features is None:
         raise DoesNotApply(
@@ -116,8 +116,6 @@ def colors(features: Tensor) -> Tensor:
 
     A component without variance is 0.
     """
-    import torch
-
     flat = features.double().flatten(0, 2)
     flat = flat - flat.mean(0)
     _, _, directions = torch.linalg.svd(flat, full_matrices=False)

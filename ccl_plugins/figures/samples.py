@@ -1,20 +1,25 @@
-"""What figures read of runs: samples, their features, and the variables that are known of them."""
+"""What figures read of runs: samples, their features, their variables, and the kernels that read these."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+from torch import Tensor
+
 import ccl_registry as engine
+from ccl_plugins.conditions.column import Column
+from ccl_plugins.files.mapped import blocks
 from ccl_plugins.metadata.columns import variable_of
 from ccl_plugins.metadata.fitted import variables
 from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import DoesNotApply
+from ccl_plugins.training.kernel_check import KernelReading, kernel_readings
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from ccl_plugins.experiments.pipeline import Run
 
 T = TypeVar("T")
@@ -22,9 +27,11 @@ T = TypeVar("T")
 SPLITS = {"train": 0, "test": 1}
 """The place of each split in ``Run.splits``."""
 
-
 LARGE = 20000
 """Of larger splits only the features that are drawn are computed, unless they are there."""
+
+NUMBERS = 1 << 20
+"""Numbers of a variable that are read at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,16 +44,18 @@ class Values(Variable):
 
     name: str = field(default="", kw_only=True)
 
-    @property
-    def colors(self) -> Tensor | None:
-        """(N, 3) the values, if they are colors: three numbers from 0 to 1."""
+    @cached_property
+    def are_colors(self) -> bool:
+        """Whether the values are colors: three numbers from 0 to 1."""
         values = self.values
         if self.value_type != "continuous" or values.ndim != 2 or values.shape[1] != 3:
-            return None
-        known = values[~values.isnan().any(1)]
-        if not len(known) or known.min() < 0 or known.max() > 1:
-            return None
-        return values.nan_to_num(0.5)
+            return False
+        known = self.present
+        return bool(len(known) and known.min() >= 0 and known.max() <= 1)
+
+    def colors(self, rows: Tensor) -> Tensor:
+        """(k, 3) the colors of some samples; gray where one is missing."""
+        return self.values[rows].nan_to_num(0.5)
 
     @property
     def is_told_apart(self) -> bool:
@@ -72,19 +81,43 @@ class Values(Variable):
         number = int(self.ids[row])
         return "none" if number < 0 else self.word(number)
 
-    def line(self) -> Tensor:
-        """(N,) one number per sample: the values, or their first principal component."""
-        import torch
+    def line(self, rows: Tensor) -> Tensor:
+        """(k,) one number for each of some samples: the value, or the first principal component of all."""
+        numbers = self._numbers(self.values[rows])
+        if numbers.shape[1] == 1:
+            return numbers[:, 0]
+        mean, direction = self._principal_component
+        line = (numbers - mean).nan_to_num(0) @ direction
+        return line.masked_fill(numbers.isnan().any(1), torch.nan)
 
-        lost = self.missing_entries
-        values = self.values.double().masked_fill(lost, torch.nan).reshape(len(lost), -1)
-        if values.shape[1] == 1:
-            return values[:, 0]
-        centered = (values - values.nanmean(0)).nan_to_num(0)
-        direction = torch.linalg.eigh(centered.T @ centered).eigenvectors[:, -1]
+    @cached_property
+    def _principal_component(self) -> tuple[Tensor, Tensor]:
+        """(c,) the mean of all samples, and the direction in which they vary most."""
+        width = self.values[:1].numel()
+        total, count = torch.zeros(2, width, dtype=torch.float64)
+        for numbers in self._parts():
+            total += numbers.nansum(0)
+            count += (~numbers.isnan()).sum(0)
+        mean = total / count
+        squares = torch.zeros(width, width, dtype=torch.float64)
+        for numbers in self._parts():
+            centered = (numbers - mean).nan_to_num(0)
+            squares += centered.T @ centered
+        direction = torch.linalg.eigh(squares).eigenvectors[:, -1]
         # An eigenvector has no sign: the largest entry is made positive.
-        sign = direction[direction.abs().argmax()].sign()
-        return (centered @ direction * sign).masked_fill(values.isnan().any(1), torch.nan)
+        return mean, direction * direction[direction.abs().argmax()].sign()
+
+    def _parts(self) -> Iterator[Tensor]:
+        """The numbers of all samples, some at a time: of a large table all would fill the memory."""
+        for block in blocks(self.values):
+            values = self.values[block]
+            for part in values.split(max(1, NUMBERS // max(1, values[:1].numel()))):
+                yield self._numbers(part)
+
+    def _numbers(self, values: Tensor) -> Tensor:
+        """(k, c) float64, with NaN where a value is missing."""
+        lost = replace(self, values=values).missing_entries
+        return values.double().masked_fill(lost, torch.nan).reshape(len(values), -1)
 
 
 def known_variables(run: Run) -> dict[str, str]:
@@ -110,8 +143,6 @@ def conditions_of(run: Run) -> dict[str, Any]:
 
 def metadata_column_of(condition: Any) -> str | None:
     """The metadata column that a condition is, value for value; None for other conditions."""
-    from ccl_plugins.conditions.column import Column
-
     if isinstance(condition, Column) and not condition.standardize:
         return condition.name
     return None
@@ -147,6 +178,51 @@ def column(run: Run, name: str, split: str) -> Values:
     return Values(given.values, given.value_type, given.words, name=name)
 
 
+def kernel_reading(run: Run, condition: str | None = None) -> KernelReading:
+    """The first objective of a run that reads a condition with a table, or several, through a kernel.
+
+    Raises:
+        DoesNotApply: If there is none.
+    """
+    known = conditions_of(run)
+    readers = [
+        each
+        for each in kernel_readings(run.parts.objective)
+        if condition is None
+        or any(condition in (name, metadata_column_of(known.get(name))) for name in each.names)
+    ]
+    if not readers:
+        of = "a condition" if condition is None else f"condition {condition!r}"
+        raise DoesNotApply(f"no objective of {run.path} reads {of} through a kernel")
+    # If all are of values that are computed in every step, the first says so when it is read.
+    tables = (r for r in readers if all(known[name].refresh != "batch" for name in r.names))
+    return next(tables, readers[0])
+
+
+def variables_of(run: Run, reading: KernelReading) -> dict[str, Values]:
+    """What is known of the conditions that a kernel reads, by their names."""
+    return {name: variable(run, name) for name in reading.names}
+
+
+def known_rows(variables: Collection[Values], most: int) -> Tensor:
+    """The places of at most so many samples that have a value of all variables.
+
+    Raises:
+        DoesNotApply: If these have no two values.
+    """
+    named = " and ".join(repr(each.name) for each in variables)
+    known = (~torch.stack([each.missing for each in variables]).any(0)).nonzero().flatten()
+    rows = known[sampled(len(known), most)]
+    if len(rows) < 3:
+        raise DoesNotApply(f"condition {named} is known of {len(rows)} samples only")
+    if all((each.values[rows] == each.values[rows[0]]).all() for each in variables):
+        raise DoesNotApply(
+            f"condition {named} has one value in all of {len(rows)} samples, so that nothing can be"
+            " compared by it"
+        )
+    return rows
+
+
 def same_data(runs: Mapping[str, Run]) -> None:
     """Refuse runs of different data sets, and no runs.
 
@@ -171,7 +247,7 @@ def same_data(runs: Mapping[str, Run]) -> None:
         )
 
 
-def of_those(runs: Mapping[str, Run], read: Callable[[Run], T]) -> dict[str, T]:
+def of_applicable(runs: Mapping[str, Run], read: Callable[[Run], T]) -> dict[str, T]:
     """What ``read`` gives of each run, by its title, without the runs for which it raises `DoesNotApply`.
 
     Raises:
@@ -188,10 +264,8 @@ def of_those(runs: Mapping[str, Run], read: Callable[[Run], T]) -> dict[str, T]:
     return given
 
 
-def some(n: int, most: int) -> Tensor:
+def sampled(n: int, most: int) -> Tensor:
     """At most ``most`` of n places, drawn evenly and always the same, in rising order."""
-    import torch
-
     order = torch.randperm(n, generator=torch.Generator().manual_seed(0))
     return order[:most].sort().values
 

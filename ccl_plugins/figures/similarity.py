@@ -7,13 +7,24 @@ from collections.abc import Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.figures.reading import known_rows, reader, variables_of
-from ccl_plugins.figures.samples import Values, features, of_those, same_data, some
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from ccl_plugins.figures.samples import (
+    Values,
+    features,
+    kernel_reading,
+    known_rows,
+    of_applicable,
+    same_data,
+    sampled,
+    variables_of,
+)
 from ccl_plugins.figures.style import FAINT, RUNS, TEXT, figure, short, styled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from torch import Tensor
 
     from ccl_plugins.experiments.pipeline import Run
     from ccl_plugins.training.kernel_check import KernelReading
@@ -53,16 +64,13 @@ class Similarity:
             DoesNotApply: If no objective reads the condition through a kernel, or no run has features that
                 differ; for runs of different data sets.
         """
-        import torch
-        from torch.nn import functional
-
         same_data(runs)
-        by, variables, rows = next(iter(of_those(runs, self._known).values()))
+        by, variables, rows = next(iter(of_applicable(runs, self._known).values()))
         with torch.no_grad():
             kernel = by.matrix({name: each.values[rows] for name, each in variables.items()})
         kernel = _pairs(kernel)
         name = " and ".join(short(each.name) for each in variables.values())
-        drawn = of_those(runs, lambda run: features(run, "train", rows).double())
+        drawn = of_applicable(runs, lambda run: features(run, "train", rows).double())
         result = figure(0.6 + 3.3 * len(drawn), 3.3)
         panels = result.subplots(1, len(drawn), squeeze=False, sharey=True, sharex=True)[0]
         for panel, (title, vectors), color in zip(panels, drawn.items(), cycle(RUNS), strict=False):
@@ -78,23 +86,19 @@ class Similarity:
 
     def _known(self, run: Run) -> tuple[KernelReading, dict[str, Values], Tensor]:
         """What reads the condition in a run, and the samples of which the condition is known."""
-        by = reader(run, self.condition)
+        by = kernel_reading(run, self.condition)
         variables = variables_of(run, by)
         return by, variables, known_rows(variables.values(), MOST)
 
 
 def _pairs(matrix: Tensor) -> Tensor:
     """(n (n - 1) / 2,) the entries (n, n) of every pair of samples."""
-    import torch
-
     i, j = torch.triu_indices(len(matrix), len(matrix), 1)
     return matrix[i, j].double()
 
 
 def binned(kernel: Tensor, cosine: Tensor, bins: int = BINS) -> Tensor:
     """(bins, 4) mean kernel, mean cosine, and its 10th and 90th percentile, in bins of equal numbers."""
-    import torch
-
     order = kernel.argsort(stable=True)
     rows = []
     for part in order.tensor_split(bins):
@@ -125,7 +129,7 @@ def _draw_pairs(panel: Any, kernel: Tensor, cosine: Tensor, color: str) -> None:
         panel.set_xticks(values.tolist())
         return
     x, mean, low, high = binned(kernel, cosine).numpy().T
-    drawn = some(len(kernel), 3000)
+    drawn = sampled(len(kernel), 3000)
     panel.scatter(kernel[drawn], cosine[drawn], s=2, color=FAINT, alpha=0.25, lw=0, rasterized=True)
     panel.fill_between(x, low, high, color=color, alpha=0.25, lw=0)
     panel.plot(x, mean, color=color, marker="o", ms=3)

@@ -10,6 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
 from ccl_plugins.experiments.record import Record, differing
 from ccl_plugins.experiments.recorded import loading, lost_objects
 from ccl_plugins.experiments.results import (
@@ -68,8 +71,6 @@ def write_report(
         ValueError: If there are no runs.
         OSError: If the file cannot be written, as on a full disk; an older one stays whole.
     """
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     if not runs:
         raise ValueError("a report needs a run")
     out = Path(out).expanduser()
@@ -102,8 +103,6 @@ def write_report(
 
 def _page(shown: Runs, said: Sequence[str]) -> dict[str, Any]:
     """The values of the template."""
-    from markupsafe import Markup
-
     style, script = (
         (TEMPLATES / f"report.{end}").read_text("utf-8").strip() for end in ("css", "js")
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 import ccl_registry as engine
 from ccl_plugins.experiments.neighbors import data_uri, nearest, thumbnail
 from ccl_plugins.figures.offered import draw, offered
@@ -80,8 +82,6 @@ def _embedded(figure: Figure) -> dict[str, Any]:
 
 def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
     """For some test samples, the nearest training samples by each run's features."""
-    import torch
-
     first = next(iter(runs.values()))
     train, test = first.splits
     labels, known = (column(first, "label", split) for split in ("test", "train"))
@@ -125,8 +125,6 @@ def neighbors(runs: Mapping[str, Run]) -> Iterator[dict[str, Any]]:
 
 def _encoded(run: Run, split: Any, rows: Sequence[int]) -> Any:
     """The features of some samples, whose images are in memory a part at a time."""
-    import torch
-
     parts = torch.tensor(rows).split(512)
     return torch.cat([run.encode([split[i][0] for i in part.tolist()]) for part in parts])
 

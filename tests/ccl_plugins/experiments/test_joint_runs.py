@@ -17,7 +17,7 @@ from ccl_plugins.experiments.curves import curves
 from ccl_plugins.experiments.train import RunInterrupted
 from ccl_plugins.figures import KernelMatrix, Similarity
 from ccl_plugins.figures.kernel_matrix import in_joint_order
-from ccl_plugins.figures.reading import reader
+from ccl_plugins.figures.samples import kernel_reading
 from ccl_plugins.kernels import RBF, Delta, Product
 
 AGE = torch.randn(32, generator=torch.Generator().manual_seed(1))
@@ -88,7 +88,7 @@ def test_a_run_measures_the_kernel_on_all_that_it_reads(run):
 
 
 def test_figures_show_the_kernel_of_all_that_it_reads(run):
-    found = reader(run, "age")
+    found = kernel_reading(run, "age")
     assert found.names == ("species", "age")
     ids, age = ROWS["label"], AGE
     figure = KernelMatrix()({"run": run})
@@ -106,9 +106,9 @@ def test_figures_show_the_kernel_of_all_that_it_reads(run):
 
 
 def figures_rows(run):
-    from ccl_plugins.figures.samples import some
+    from ccl_plugins.figures.samples import sampled
 
-    return some(32, run.pipeline.settings.batch_size)
+    return sampled(32, run.pipeline.settings.batch_size)
 
 
 class StopAfter(Callback):

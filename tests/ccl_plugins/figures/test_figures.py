@@ -10,11 +10,14 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
+import matplotlib
 import numpy as np
 import pytest
 import torch
 from matplotlib.figure import Figure
 from torch.nn import functional
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.curves import curves
@@ -29,7 +32,7 @@ from ccl_plugins.figures import (
     Similarity,
     embedding_map,
     information_plane,
-    reading,
+    samples,
     save,
     similarity,
     styled,
@@ -38,12 +41,12 @@ from ccl_plugins.figures import (
 from ccl_plugins.figures.anchor import Weights, _draw_ranks, derivatives, weights
 from ccl_plugins.figures.embedding_map import _scatter
 from ccl_plugins.figures.kept_and_leaked import _scale
-from ccl_plugins.figures.kernel_matrix import in_order
-from ccl_plugins.figures.reading import known_rows, reader
-from ccl_plugins.figures.samples import Values, features, some
+from ccl_plugins.figures.kernel_matrix import in_order, value_colors
+from ccl_plugins.figures.samples import Values, features, kernel_reading, known_rows, sampled
 from ccl_plugins.figures.series import _common
 from ccl_plugins.figures.similarity import _draw_pairs, binned
-from ccl_plugins.figures.style import COLUMNS, on_paper
+from ccl_plugins.figures.style import COLUMNS, NUMBERS, on_paper
+from ccl_plugins.files.mapped import map_safetensors, writing
 from ccl_plugins.information import information
 from ccl_plugins.information.entropies import entropy
 from ccl_plugins.kernels import RBF, Delta
@@ -123,7 +126,7 @@ def test_seeds_that_begin_alike_are_no_run_of_one_seed():
 def test_the_matrices_drawn_are_the_kernel_and_the_operator(runs):
     found = KernelMatrix()(runs)
     color = runs["Fair"].splits[0].metadata["color"]
-    z = color[some(len(color), 256)]
+    z = color[sampled(len(color), 256)]
     z = z[in_order(z)]
     kernel = ccl.create("kernel", "rbf", scale=0.1)
     drawn, operator = images(found)
@@ -370,8 +373,8 @@ def test_projections_of_more_samples_than_are_shown_and_of_few():
     features = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     for method in ("pca", "tsne"):
         assert torch.equal(project(features, method), project(features, method))
-    assert some(10, 3).tolist() == some(10, 3).tolist()
-    assert len(some(5000, 2000)) == 2000
+    assert sampled(10, 3).tolist() == sampled(10, 3).tolist()
+    assert len(sampled(5000, 2000)) == 2000
 
 
 def test_umap_that_is_not_installed_is_named_with_its_extra(monkeypatch):
@@ -391,17 +394,47 @@ def test_a_map_by_umap_is_the_same_each_time():
 
 def test_a_line_is_the_first_principal_component_without_a_random_sign():
     z = torch.randn(20, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([5.0, 1, 1])
-    line = Values(z, "continuous", name="z").line()
+    line = Values(z, "continuous", name="z").line(torch.arange(20))
     assert torch.corrcoef(torch.stack([line, z[:, 0].double()]))[0, 1] > 0.99
-    tags = Values(torch.tensor([[1, 0], [-1, 0], [0, 1]]), "multi_label", name="tags").line()
-    assert tags.isnan().tolist() == [False, True, False]
+    tags = Values(torch.tensor([[1, 0], [-1, 0], [0, 1]]), "multi_label", name="tags")
+    assert tags.line(torch.tensor([1, 2])).isnan().tolist() == [True, False]
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes the bytes of the largest tensor that is made, but for views of a table."""
+
+    def __init__(self, table):
+        super().__init__()
+        self.address, self.bytes = table.untyped_storage().data_ptr(), 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        for each in tree_leaves(made):
+            if isinstance(each, torch.Tensor):
+                own = each.untyped_storage()
+                self.bytes = max(self.bytes, own.nbytes() * (own.data_ptr() != self.address))
+        return made
+
+
+def test_few_samples_of_a_large_table_are_colored_without_a_copy_of_all(tmp_path):
+    file = tmp_path / "table.safetensors"
+    with writing(file, {"values": ((200_000, 64), torch.float32)}) as tensors:
+        tensors["values"].copy_(torch.arange(200_000.0)[:, None].expand(-1, 64))
+    table = map_safetensors(file)["values"]
+    with LargestTensor(table) as largest:
+        z = Values(table, "continuous", name="z")
+        rows = known_rows([z], 1000)
+        colors = value_colors(z, rows)
+        _scatter(Figure().subplots(), table[rows, :2], z, rows, many=True)
+    assert largest.bytes <= table.nbytes / 4  # what is read at a time, and one bit of each number
+    np.testing.assert_allclose(colors[[0, -1]], matplotlib.colormaps[NUMBERS]([0.0, 1.0]))
 
 
 def test_similarities_are_compared_over_all_pairs(runs, monkeypatch):
     monkeypatch.setattr(similarity, "MOST", 161)  # their pairs fill 20 equal bins
     found = Similarity()(runs)
     z = runs["Fair"].splits[0].metadata["color"]
-    rows = some(len(z), 161)
+    rows = sampled(len(z), 161)
     i, j = torch.triu_indices(161, 161, 1)
     kernel = ccl.create("kernel", "rbf", scale=0.1)(z[rows], z[rows])[i, j].double()
     for axes, (title, run) in zip(found.axes, runs.items(), strict=True):
@@ -704,7 +737,7 @@ def test_drawing_leaves_matplotlib_as_it_was_and_needs_no_pyplot(runs):
 
 
 def test_the_first_objective_with_a_kernel_is_read(runs):
-    found = reader(runs["Fair"])
+    found = kernel_reading(runs["Fair"])
     assert (found.names, found.kernel_name) == (("color",), "RBF, scale 0.1")
 
 
@@ -712,6 +745,6 @@ def test_an_objective_whose_condition_has_a_table_is_read_before_one_of_each_ste
     first, second = (FairCCLK(RBF(scale), 0.5, on=on) for scale, on in ((1.0, "now"), (2.0, "z")))
     run = SimpleNamespace(path="run", parts=SimpleNamespace(objective=Mixture([first, second])))
     known = {"now": SimpleNamespace(refresh="batch"), "z": SimpleNamespace(refresh="never")}
-    monkeypatch.setattr(reading, "conditions_of", lambda _: known)
-    assert reader(run).names == ("z",)
-    assert reader(run, "now").names == ("now",)
+    monkeypatch.setattr(samples, "conditions_of", lambda _: known)
+    assert kernel_reading(run).names == ("z",)
+    assert kernel_reading(run, "now").names == ("now",)
