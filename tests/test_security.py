@@ -24,7 +24,6 @@ SOURCES = sorted(
 OPENS_MODULES = {
     "registry/ccl_registry/spec.py": "the class of a component that was chosen",
     "registry/ccl_registry/discovery.py": "the module of a plug-in's hooks",
-    "registry/ccl_registry/annotations.py": "what a chosen component's module imports for type checkers",
     "ccl_plugins/__init__.py": "a part of the face",
     "ccl_plugins/training/__init__.py": "a part of the face of training",
     "ccl_plugins/sweep/__init__.py": "a part of the face of sweeps",

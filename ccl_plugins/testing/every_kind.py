@@ -39,7 +39,7 @@ def check_is_built_from_its_example(subject: Subject) -> None:
 def check_hints_its_parameters(subject: Subject) -> None:
     """Every parameter must have a type hint that can be resolved, against which its values are checked.
 
-    What it names may be imported under ``if TYPE_CHECKING:``.
+    What it names is imported at the top of the module, and not under ``if TYPE_CHECKING:`` alone.
     """
     try:
         parameters = registry().schema(subject.spec).parameters

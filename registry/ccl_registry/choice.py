@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .errors import InvalidConfig, InvalidParameter, PluginFailed, errors_as_failure, one_line
+from .errors import InvalidConfig, InvalidParameter, errors_as_failure
 from .params import Schema
 from .quoting import short_repr
 from .spec import ComponentSpec, Kind
@@ -79,15 +79,12 @@ class Choice:
         key = (self.spec, _key(arguments))
         if cache is not None and key in cache:
             return cache[key][0]
-        try:
-            built = self._target(**arguments)
-        except Exception as error:
-            error.add_note(f"while building {self!r}")
-            raise
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a constructor must not end the program
-            raise PluginFailed(f"{where}: {self.spec.label} ({one_line(error)})") from error
+        with errors_as_failure(f"{where}: {self.spec.label}", passing=Exception):
+            try:
+                built = self._target(**arguments)
+            except Exception as error:
+                error.add_note(f"while building {self!r}")
+                raise
         self._checked(built, where)
         if cache is not None:
             cache[key] = built, arguments  # keeps the objects alive whose ids are in the key

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import itertools
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,9 +21,6 @@ from .errors import InvalidConfig, InvalidSpec, PluginFailed, did_you_mean, one_
 from .plugin import Entry, Plugin
 from .quoting import short_repr
 from .spec import REJECTING, ComponentSpec, Project, normalize
-
-MANY = 100_000
-"""Components that one plugin may offer: a hook that never ends must not fill the memory."""
 
 OLD = ".old"
 """The end of an entry-point group whose names are old ones."""
@@ -155,14 +151,18 @@ class Discovery:
                     old.append(entry)
                 elif entry.group != f"{prefix}hooks":
                     offer(self._kind(entry.group), entry.name, entry.value)
-        for given in self._of_hook(plugin):
+        hook = getattr(plugin, self._components, None)
+        given: list[ComponentSpec] = []
+        if hook is not None:
+            with plugin.recording(), plugin.watching():
+                given.extend(hook() or ())
+        for each in given:
             with plugin.recording():
-                if not isinstance(given, ComponentSpec):
+                if not isinstance(each, ComponentSpec):
                     raise InvalidSpec(
-                        f"{self._components} must give ComponentSpecs, not {short_repr(given)}"
+                        f"{self._components} must give ComponentSpecs, not {short_repr(each)}"
                     )
-                # A new one: a subclass of another author may do anything where it is read.
-                offer(self._kind(f"{prefix}{given.kind}"), given.name, given.target)
+                offer(self._kind(f"{prefix}{each.kind}"), each.name, each.target)
         for entry in old:
             with plugin.recording():
                 kind = self._kind(entry.group.removesuffix(OLD))
@@ -170,19 +170,6 @@ class Discovery:
                 names = (*offered[key].old_names, entry.name)
                 offered[key] = replace(offered[key], old_names=names)
         return offered.values()
-
-    def _of_hook(self, plugin: Plugin) -> list[object]:
-        """What the hook for components gives, as far as it can be read."""
-        given = list[object]()
-        hook = getattr(plugin, self._components, None)
-        if hook is not None:
-            with plugin.recording(), plugin.watching():
-                result = hook()
-                given.extend(itertools.islice(() if result is None else result, MANY + 1))
-            with plugin.recording():
-                if len(given) > MANY:
-                    raise InvalidSpec(f"{self._components} gives more than {MANY} components")
-        return given[:MANY]
 
     def _kind(self, group: str) -> str:
         """The kind that an entry-point group stands for."""

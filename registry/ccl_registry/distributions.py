@@ -1,15 +1,13 @@
-"""The installed distributions that declare entry points of a project, read from their metadata."""
+"""The installed distributions that declare entry points of a project, from their metadata."""
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from .errors import one_line
 from .plugin import Entry, Plugin
 from .quoting import escaped, is_distribution, is_version, short_repr
 from .spec import normalize
@@ -33,6 +31,15 @@ class Remnant:
     reason: str
 
 
+class _Head(NamedTuple):
+    """What a distribution's METADATA says of it."""
+
+    name: str = ""
+    version: str = ""
+    fault: str = ""
+    """Why it has no name."""
+
+
 def installed(project: str) -> tuple[list[Plugin], tuple[Remnant, ...]]:
     """Distributions with entry points of a project, by name, and metadata that belongs to none.
 
@@ -40,166 +47,78 @@ def installed(project: str) -> tuple[list[Plugin], tuple[Remnant, ...]]:
     """
     from importlib import metadata  # 30 ms, and not needed before the first look-up
 
-    places: dict[str, list[str]] = defaultdict(list)
-    declarations: dict[str, Metadata] = {}
-    remnants: dict[str, Remnant] = {}
+    copies: dict[str, list[str]] = defaultdict(list)
+    remnants = []
     for distribution in metadata.distributions():
-        declared = Metadata(distribution)
         # Reading a name reads the whole METADATA file, so only distributions with our groups do it.
-        if not declared.concerns(project):
+        if not any(_entries(distribution, project)):
             continue
-        first = None
-        if not (reason := declared.unnamed):
+        name, version, fault = _head(distribution)
+        if not fault:
             try:
-                # An earlier distribution of that name without such entry points hides this one.
-                first = metadata.distribution(declared.name)
-            except (metadata.PackageNotFoundError, ValueError):
-                reason = declared.orphaned
-        if first is None:
-            remnants[declared.folder] = Remnant(declared.name, declared.folder, reason)
-            continue
-        if declared.name not in declarations:
-            same = _path(first) == _path(distribution)
-            declarations[declared.name] = declared if same else Metadata(first)
-        # A build in a source folder leaves metadata without METADATA, which is no installation.
-        if declared.has_metadata:
-            places[declared.name].append(f"{declared.version} in {declared.place}")
-    plugins = []
-    for name, declared in sorted(declarations.items()):
-        copies = tuple(dict.fromkeys(places[name]))
-        # What an earlier distribution of the name declares may be nothing of this project.
-        entries = declared.entries if declared.concerns(project) else ()
-        version, faults = declared.version, tuple(dict.fromkeys(declared.faults))
-        plugins.append(Plugin(name, version, copies if copies[1:] else (), entries, faults))
-    return plugins, tuple(remnants.values())
-
-
-class Metadata:
-    """The metadata of a distribution, read as far as it can be read.
-
-    Args:
-        distribution: The distribution.
-
-    Attributes:
-        faults: What was found to be wrong with the files that were read.
-    """
-
-    def __init__(self, distribution: Distribution) -> None:
-        self.faults: list[str] = []  # some of them more than once
-        self._distribution = distribution
-        self._declared = self._read("entry_points.txt").replace("\0", "")  # of UTF-16
-        self._groups: set[str] = set()
-
-    def concerns(self, project: str) -> bool:
-        """Whether it declares entry points of a project, as far as its lines can be read."""
-        if self.faults:  # it cannot be read as text, so nobody knows what it declares
-            return True
-        if project not in self._declared:
-            return False
-        _ = self.entries  # reading them finds groups and faults
-        ours = any(f"{group}.".startswith(f"{project}.") for group in self._groups)
-        return ours or any(project in fault for fault in self.faults)
-
-    @cached_property
-    def entries(self) -> tuple[Entry, ...]:
-        """The entry points of lines that can be read; the others are faults."""
-        return tuple(sorted(self._lines(), key=lambda e: (e.group, e.name)))
-
-    def _lines(self) -> Iterator[Entry]:
-        group = ""
-        for number, line in enumerate(self._declared.splitlines(), 1):
-            line = line.strip()
-            if not line or line.startswith(("#", ";")):
+                metadata.distribution(name)
+                copies[name].append(f"{version} in {_place(distribution)}")
                 continue
-            name, equals, value = (part.strip() for part in line.partition("="))
-            if line.startswith("[") and line.endswith("]"):
-                group = line[1:-1].strip()
-                self._groups.add(group)
-            elif name and equals and value and group:
-                yield Entry(group, name, value)
-            else:
-                wrong = "must be name = module:Class" if group else "stands before any [group]"
-                fault = f"line {number} of its entry_points.txt {wrong}: {short_repr(line, 80)}"
-                self.faults.append(fault)
+            except metadata.PackageNotFoundError:
+                fault = _why_orphaned(distribution, name)
+        remnants.append(Remnant(name, escaped(_path(distribution), 1000), fault))
+    plugins = []
+    for name, each in sorted(copies.items()):
+        # The first copy hides those after it, whether it has entry points of the project or not.
+        first = metadata.distribution(name)
+        entries, faults = _entries(first, project)
+        version = _head(first).version
+        if not is_version(version):
+            version, faults = "", (*faults, _wrong("Version", version))
+        places = tuple(dict.fromkeys(each))
+        plugins.append(Plugin(name, version, places if places[1:] else (), entries, faults))
+    return plugins, tuple(dict.fromkeys(remnants))  # of a folder that is twice on the path
 
-    @property
-    def has_metadata(self) -> bool:
-        """Whether a file names the distribution."""
-        return bool(self._head)
 
-    @property
-    def name(self) -> str:
-        """Its normalized name; empty without a valid one."""
-        name = self._field("Name")
-        return normalize(name) if is_distribution(name) else ""
+def _entries(distribution: Distribution, project: str) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
+    """Its entry points of a project, and what is wrong with the file of all its entry points."""
+    file = "entry_points.txt"
+    try:
+        if project not in (distribution.read_text(file) or ""):
+            return (), ()
+        entries = [Entry(e.group, e.name, e.value) for e in distribution.entry_points]
+    except TypeError:  # of importlib.metadata
+        return (), (f"its {file} has a line that is not name = module:Class",)
+    except (OSError, ValueError) as error:
+        return (), (f"its {file} cannot be read ({one_line(error)})",)
+    return tuple(sorted(e for e in entries if f"{e.group}.".startswith(f"{project}."))), ()
 
-    @property
-    def unnamed(self) -> str:
-        """Why it has no name; empty if it has one."""
-        if self.name:
-            return ""
-        if not self._head:
-            return "it has no METADATA"
-        name = self._field("Name")
-        return f"its METADATA has {f'no valid Name, {short_repr(name, 80)}' if name else 'no Name'}"
 
-    @property
-    def orphaned(self) -> str:
-        """Why nothing of its name is installed."""
-        # As pip calls what it is about to delete.
-        if Path(_path(self._distribution)).name.startswith("~"):
-            return "an uninstall left parts of it"
-        return f"its METADATA names it {self.name}, and its folder otherwise"
+def _head(distribution: Distribution) -> _Head:
+    try:
+        fields = distribution.metadata
+    except (OSError, ValueError) as error:
+        return _Head(fault=f"its METADATA cannot be read ({one_line(error)})")
+    if not fields:
+        return _Head(fault="it has no METADATA")
+    name, version = (fields.get_all(each, [""])[0] for each in ("Name", "Version"))
+    if not is_distribution(name):
+        return _Head(fault=_wrong("Name", name))
+    return _Head(normalize(name), escaped(version))
 
-    @property
-    def version(self) -> str:
-        """Its version; empty, which is a fault, without a valid one."""
-        version = self._field("Version")
-        if is_version(version):
-            return version
-        if self._head:  # without METADATA it is a build in a source folder
-            wrong = f"no valid Version, {short_repr(version, 80)}" if version else "no Version"
-            self.faults.append(f"its METADATA has {wrong}")
-        return ""
 
-    @property
-    def folder(self) -> str:
-        """The folder or file of the metadata."""
-        return escaped(_path(self._distribution) or self.place, 1000)
+def _wrong(field: str, value: str) -> str:
+    what = f"no valid {field}, {short_repr(value, 80)}" if value else f"no {field}"
+    return f"its METADATA has {what}"
 
-    @property
-    def place(self) -> str:
-        """The folder that it is installed in."""
-        try:
-            return escaped(Path(str(self._distribution.locate_file(""))).resolve(), 1000)
-        except (OSError, RuntimeError, ValueError):  # a loop of links, a folder that cannot be one
-            return escaped(self._distribution.locate_file(""), 1000)
 
-    @cached_property
-    def _head(self) -> str:
-        """The fields of METADATA, without the description."""
-        text = self._read("METADATA") or self._read("PKG-INFO")
-        return re.split(r"\r?\n[ \t]*\r?\n", text)[0]
+def _why_orphaned(distribution: Distribution, name: str) -> str:
+    """Why nothing of its name is installed."""
+    if Path(_path(distribution)).name.startswith("~"):  # as pip calls what it is about to delete
+        return "an uninstall left parts of it"
+    return f"its METADATA names it {name}, and its folder otherwise"
 
-    def _field(self, field: str) -> str:
-        """A field of the metadata; empty if the field or the file is missing."""
-        line = re.search(
-            rf"^{field}:[ \t]*(.*?)[ \t\r]*$", self._head, re.MULTILINE | re.IGNORECASE
-        )
-        return line[1] if line else ""
 
-    def _read(self, file: str) -> str:
-        """A file; empty if it is missing, and with other characters where it is not UTF-8."""
-        try:
-            return (self._distribution.read_text(file) or "").removeprefix("\ufeff")
-        except UnicodeDecodeError as error:
-            self.faults.append(f"its {file} is not UTF-8")
-            return error.object.decode("utf-8", "replace")
-        except OSError as error:
-            self.faults.append(f"its {file} cannot be read: {escaped(error)}")
-            return ""
+def _place(distribution: Distribution) -> str:
+    """The folder that it is installed in."""
+    return escaped(Path(str(distribution.locate_file(""))).resolve(), 1000)
 
 
 def _path(distribution: Distribution) -> str:
-    """The folder or file of the metadata; empty where the finder of the distribution has none."""
+    """The folder or file of its metadata; empty where its finder has none."""
     return str(getattr(distribution, "_path", ""))

@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 
-from .quoting import escaped, escaped_lines, type_name
+from .quoting import escaped, escaped_lines
 
 LONGEST = 2000
 """Characters of a message."""
@@ -76,24 +76,29 @@ def one_line(error: BaseException) -> str:
     if isinstance(error, RegistryError):
         return str(error)
     text = " ".join(escaped_lines(error, LONGEST).split())
-    return f"{type_name(error)}: {text}"
+    return f"{type(error).__name__}: {text}"
 
 
 @contextlib.contextmanager
-def errors_as_failure(label: str) -> Iterator[None]:
-    """Raise what another author's code raises as `PluginFailed`; Ctrl-C and the registry's errors pass.
+def errors_as_failure(
+    label: str, passing: type[Exception] | tuple[()] = RegistryError
+) -> Iterator[None]:
+    """Raise what another author's code raises as `PluginFailed`; Ctrl-C passes.
 
     Args:
         label: The beginning of the message, which names the plug-in or the component.
+        passing: Errors that pass too.
 
     Raises:
         PluginFailed: With the error as its cause.
     """
     try:
         yield
-    except (KeyboardInterrupt, RegistryError):
+    except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit, a test's skip, a panic of another language
+        if isinstance(error, passing):
+            raise
         raise PluginFailed(f"{label} ({one_line(error)})") from error
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import sys
+import typing
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
-from .annotations import resolve
-from .errors import InvalidParameter, InvalidSpec, did_you_mean
+from .errors import InvalidParameter, InvalidSpec, did_you_mean, one_line
 from .hints import ChoiceReader, Mismatch, accept, describe
 from .quoting import short_repr
 
@@ -108,26 +109,41 @@ def _parameter(declared: inspect.Parameter, target: Callable[..., Any]) -> Param
     written = declared.annotation
     if written is REQUIRED:
         return Parameter(declared.name, Any, "", declared.default)
-    hint = resolve(declared.name, written, _namespaces(target, declared.name))
     text = written if isinstance(written, str) else describe(written)
-    return Parameter(declared.name, hint, text, declared.default)
+    return Parameter(declared.name, _type_of(declared, target), text, declared.default)
 
 
-def _namespaces(target: Callable[..., Any], parameter: str) -> Iterator[dict[str, Any]]:
-    """The globals of the modules that may have written the hint of a parameter."""
-    if not isinstance(target, type):
-        yield getattr(inspect.unwrap(target), "__globals__", {})
-        return
-    loaded = [base for base in target.__mro__ if base.__module__ in sys.modules]
-    # The fields of a dataclass may be those of a base in another module.
-    for base in loaded:
-        if "__dataclass_fields__" in vars(base) and parameter in inspect.get_annotations(base):
-            yield vars(sys.modules[base.__module__])
-    for name in ("__init__", "__new__"):
-        function = inspect.unwrap(inspect.getattr_static(target, name))
-        yield getattr(function, "__globals__", {})
-    for base in loaded:
-        yield vars(sys.modules[base.__module__])
+def _type_of(declared: inspect.Parameter, target: Callable[..., Any]) -> Any:
+    """The type that a hint stands for in the module where it is written."""
+    name, written = declared.name, declared.annotation
+    names = _written_in(target, name)
+    try:
+        # With locals of its own: typing remembers what the same text meant in another module.
+        holder = SimpleNamespace(__annotations__={name: written})
+        return typing.get_type_hints(holder, globalns=names, localns={})[name]
+    except Exception as error:  # evaluating a hint can raise anything
+        module = names.get("__name__", "its module")
+        missing = getattr(error, "name", None)
+        right = (
+            f"import {missing} at the top of {module}, not for type checkers alone"
+            if isinstance(error, NameError) and missing
+            else f"write it so that it means a type in {module}"
+        )
+        raise InvalidSpec(
+            f"the hint of {name}, {short_repr(written)}, cannot be resolved ({one_line(error)}): {right}"
+        ) from error
+
+
+def _written_in(target: Callable[..., Any], parameter: str) -> dict[str, Any]:
+    """The globals of the module in which the hint of a parameter is written."""
+    if isinstance(target, type):
+        # The fields of a dataclass may be those of a base in another module.
+        for base in target.__mro__:
+            if "__dataclass_fields__" in vars(base) and parameter in inspect.get_annotations(base):
+                return vars(sys.modules[base.__module__])
+        made_by = inspect.getattr_static(target, "__init__")
+        target = target.__new__ if made_by is object.__init__ else made_by
+    return getattr(inspect.unwrap(target), "__globals__", {})
 
 
 def fill(

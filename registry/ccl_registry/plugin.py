@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import signal
 import sys
@@ -11,20 +12,16 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from .errors import PluginFailed, one_line
 from .quoting import escaped_lines
-
-RECORDED = 10
-"""Errors kept of one plugin; the others are counted."""
 
 PRINTED = 200
 """Characters kept of the text that a plugin prints."""
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """An entry point: ``name = value`` in the section ``[group]``."""
 
     group: str
@@ -44,12 +41,7 @@ class Failure:
     @classmethod
     def of(cls, plugin: str, version: str, error: BaseException) -> Failure:
         """The failure that an exception causes."""
-        try:
-            details = escaped_lines("".join(traceback.format_exception(error)))
-        except KeyboardInterrupt:
-            raise
-        except BaseException as another:  # an exception may raise where its own class is looked at
-            details = f"no traceback can be formatted: {one_line(another)}"
+        details = escaped_lines("".join(traceback.format_exception(error)))
         return cls(plugin, version, one_line(error), details)
 
 
@@ -65,8 +57,7 @@ class Plugin:
         faults: What is wrong with its metadata.
         disabled: Whether it is not read.
         strict: Whether its errors are raised instead of recorded.
-        failures: The first of its errors.
-        uncounted: How many errors followed them.
+        failures: Its errors.
         seconds: How long reading its hooks took.
         printed: The beginning of the text that they printed.
         modules: Top-level modules that they were the first to import.
@@ -81,7 +72,6 @@ class Plugin:
     disabled: bool = False
     strict: bool = False
     failures: list[Failure] = field(default_factory=list)
-    uncounted: int = 0
     seconds: float = 0.0
     printed: str = ""
     modules: list[str] = field(default_factory=list)
@@ -95,8 +85,7 @@ class Plugin:
     @property
     def reason(self) -> str:
         """Why it failed."""
-        more = [f"and {self.uncounted} errors more"] if self.uncounted else []
-        return "; ".join([*(failure.reason for failure in self.failures), *more])
+        return "; ".join(failure.reason for failure in self.failures)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
@@ -109,10 +98,7 @@ class Plugin:
         except BaseException as error:  # a plugin may raise anything, and must not end the program
             if self.strict:
                 raise PluginFailed(f"plugin {self.name}: {one_line(error)}") from error
-            if len(self.failures) < RECORDED:
-                self.failures.append(Failure.of(self.name, self.version, error))
-            else:
-                self.uncounted += 1
+            self.failures.append(Failure.of(self.name, self.version, error))
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
@@ -123,9 +109,8 @@ class Plugin:
         """
         before, begin = set(sys.modules), time.perf_counter()
         settings = {name: read() for name, (read, _) in _SETTINGS.items()}
-        output: Any = _Output(self)
         try:
-            with contextlib.redirect_stdout(output), warnings.catch_warnings():
+            with contextlib.redirect_stdout(_Noted(self)), warnings.catch_warnings():
                 try:
                     yield
                 finally:
@@ -157,7 +142,6 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         lambda: signal.getsignal(signal.SIGINT),
         lambda handler: signal.signal(signal.SIGINT, handler),
     ),
-    "the standard error": (lambda: sys.stderr, lambda stream: setattr(sys, "stderr", stream)),
 }
 """Settings of the process that an import should leave as they are: how each is read, and restored.
 
@@ -165,22 +149,15 @@ Without some of them the program or other plugins would not work; a plugin's own
 """
 
 
-class _Output:
+class _Noted(io.TextIOBase):
     """The standard error in place of the standard output; the plugin notes what is written to it."""
 
     def __init__(self, plugin: Plugin) -> None:
-        self._plugin, self._stream = plugin, sys.stderr
+        self._plugin = plugin
 
     def write(self, text: str) -> int:
         self._plugin.printed = (self._plugin.printed + text)[:PRINTED]
-        return self._stream.write(text) if self._stream else len(text)  # None under pythonw
+        return sys.stderr.write(text) if sys.stderr else len(text)  # None under pythonw
 
-    def flush(self) -> None:
-        if self._stream:
-            self._stream.flush()
-
-    def close(self) -> None:
-        """Nothing: the standard error stays open."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+    def fileno(self) -> int:
+        return sys.stderr.fileno()

@@ -1,4 +1,4 @@
-"""Text and values from outside as messages show them: printable, bounded, and never raising.
+"""Text and values from outside as messages show them: printable and bounded.
 
 Names, versions, messages and defaults come from files and from other authors' code.  Printed as they are,
 they could move the cursor, color the terminal or reverse the order of characters.
@@ -16,41 +16,27 @@ LONGEST = 200
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,98}[a-z0-9])?", re.ASCII | re.IGNORECASE)
 """The name of a distribution, as PEP 508 has it."""
 
-_VERSION = re.compile(
-    r"""v?(\d{1,9}!)?\d{1,19}(\.\d{1,19}){0,19}
-    ([-_.]?(a|b|c|rc|alpha|beta|pre|preview)[-_.]?\d{0,19})?
-    (-\d{1,19}|[-_.]?(post|rev|r)[-_.]?\d{0,19})?
-    ([-_.]?dev[-_.]?\d{0,19})?
-    (\+[a-z0-9]{1,40}([-_.][a-z0-9]{1,40}){0,19})?""",
-    re.ASCII | re.IGNORECASE | re.VERBOSE,
-)
-"""A version, as PEP 440 has it."""
+_VERSION = re.compile(r"v?\d[a-z0-9.!+_-]{0,98}", re.ASCII | re.IGNORECASE)
+"""The characters of a version; which of these PEP 440 allows, pip says."""
 
 
 def escaped(text: object, longest: int = LONGEST) -> str:
     r"""A text on one line: what is not printable as ``\x1b``, and a long one without its middle."""
-    return _printable(_shortened(_text(text), longest))
+    return _printable(_shortened(str(text), longest))
 
 
 def escaped_lines(text: object, longest: int = 20_000) -> str:
     """As `escaped`, with the text's own lines, such as those of a traceback."""
-    lines = re.split(r"\r?\n", _shortened(_text(text), longest))
+    lines = re.split(r"\r?\n", _shortened(str(text), longest))
     return "\n".join(_printable(line.replace("\t", "    ")) for line in lines)
 
 
 def short_repr(value: Any, longest: int = LONGEST) -> str:
-    """The ``repr`` of a value, or a line that says why it has none."""
+    """The ``repr`` of a value, as `escaped`; a line that says so if it has none."""
     try:
         return escaped(repr(value), longest)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # another author's __repr__ may raise anything
-        return f"<a {type_name(value)} whose repr raises {type_name(error)}>"
-
-
-def type_name(value: object) -> str:
-    """The name of a value's class, whatever the class's own class does to its attributes."""
-    return escaped(type.__dict__["__name__"].__get__(type(value)), 80)
+    except Exception as error:  # as for an integer of more digits than Python writes
+        return f"<a {type(value).__name__} whose repr raises {type(error).__name__}>"
 
 
 def is_distribution(name: object) -> bool:
@@ -59,7 +45,7 @@ def is_distribution(name: object) -> bool:
 
 
 def is_version(version: object) -> bool:
-    """Whether a value is a valid version of a distribution."""
+    """Whether a value looks like a version of a distribution, and can stand in a command."""
     return isinstance(version, str) and bool(_VERSION.fullmatch(version))
 
 
@@ -69,15 +55,6 @@ def pip_install(name: object, version: object = "", options: str = "") -> str:
         return ""
     wanted = f"{name}=={version}" if version else f"{name}"
     return " ".join(filter(None, ["pip install", options, shlex.quote(wanted)]))
-
-
-def _text(text: object) -> str:
-    try:
-        return str(text)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # another author's __str__ may raise anything
-        return f"<a {type_name(text)} whose str raises {type_name(error)}>"
 
 
 def _shortened(text: str, longest: int) -> str:

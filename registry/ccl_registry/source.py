@@ -10,7 +10,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 
-from .errors import one_line
 from .quoting import escaped
 
 _CLASS = re.compile(
@@ -52,7 +51,7 @@ class Sources:
         located = self._locate(module)
         if located is None:
             return f"its module {module} is missing"
-        return located if isinstance(located, str) else ""
+        return ""
 
     def _locate(self, module: str) -> ModuleSpec | str | None:
         """The location of a module, None without one, or why it cannot be looked up."""
@@ -61,11 +60,6 @@ class Sources:
                 self._located[module] = self._find(module)
             except (ImportError, ValueError):  # a module without a spec
                 self._located[module] = ""
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # another author's finder may raise anything
-                why = f"its module {module} cannot be looked up ({one_line(error)})"
-                self._located[module] = why
         return self._located[module]
 
     def _find(self, module: str) -> ModuleSpec | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, TypeVar
 
-from .errors import InvalidSpec, PluginFailed, one_line
+from .errors import InvalidSpec, errors_as_failure
 from .quoting import short_repr
 
 LOCAL = "local"
@@ -83,7 +83,7 @@ class Kind:
     def missing_members(self, built: object) -> list[str]:
         """The members of the protocol that an object lacks."""
         # Looked up in the classes first: reading a property could open a file.
-        classes = type.__dict__["__mro__"].__get__(type(built))
+        classes = type(built).__mro__
         missing = [name for name in self.members() if not any(name in vars(c) for c in classes)]
         return [name for name in missing if not hasattr(built, name)]
 
@@ -181,14 +181,9 @@ class ComponentSpec:
         Raises:
             PluginFailed: If that fails; the cause is chained.
         """
-        try:
+        # A module may call the registry while it is imported, so errors of that do not pass.
+        with errors_as_failure(f"{self.label}: cannot import {self.target}", passing=()):
             return import_target(self.target)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # an import may raise anything, errors of the registry too
-            raise PluginFailed(
-                f"{self.label}: cannot import {self.target} ({one_line(error)})"
-            ) from error
 
 
 @dataclass(frozen=True)

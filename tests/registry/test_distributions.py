@@ -2,154 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import Distribution
-from pathlib import Path
-
 import pytest
 from support.toy_registry import write_metadata
 
-from ccl_registry.distributions import Metadata, Remnant, installed
+from ccl_registry.distributions import Remnant, installed
 from ccl_registry.plugin import Entry, Plugin
-
-
-class Stored(Distribution):
-    """A distribution whose files are given; without a path of its own."""
-
-    def __init__(self, files, folder="/nowhere"):
-        self.files_of, self.folder = files, folder
-
-    def read_text(self, filename):
-        found = self.files_of.get(filename)
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def locate_file(self, path):
-        return Path(self.folder) / path
-
-
-def of(entry_points="", head="Name: a\nVersion: 1\n", **given):
-    return Metadata(Stored({"entry_points.txt": entry_points, "METADATA": head}, **given))
-
-
-def test_entry_points_are_the_lines_of_their_groups():
-    text = """
-# a comment
-; another
-[b]
-  z = m:Z
-y= m:Y = 1
-[ a ]
-x =m:X
-"""
-    found = of(text)
-    assert found.entries == (
-        Entry("a", "x", "m:X"),
-        Entry("b", "y", "m:Y = 1"),
-        Entry("b", "z", "m:Z"),
-    )
-    assert not found.faults
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("[a]\nb\n", "line 2 of its entry_points.txt must be name = module:Class: 'b'"),
-        ("[a]\n = m:A\n", "line 2 of its entry_points.txt must be name = module:Class: '= m:A'"),
-        ("[a]\nb =\n", "line 2 of its entry_points.txt must be name = module:Class: 'b ='"),
-        ("[a\nb = m:B\n", "line 1 of its entry_points.txt stands before any [group]: '[a'"),
-        ("a]\n", "line 1 of its entry_points.txt stands before any [group]: 'a]'"),
-        ("\nb = m:B\n", "line 2 of its entry_points.txt stands before any [group]: 'b = m:B'"),
-    ],
-)
-def test_a_line_that_is_no_entry_point_is_quoted_with_its_number(text, fault):
-    found = of(text + "[kept]\nz = m:Z\n")
-    assert Entry("kept", "z", "m:Z") in found.entries
-    assert found.faults[0] == fault
-
-
-@pytest.mark.parametrize(
-    ("text", "ours"),
-    [
-        ("[toy.kernel]\na = m:A\n", True),
-        ("[toy]\na = m:A\n", True),
-        ("[toy.kernel.deep]\n", True),
-        ("[toys]\na = m:A\n", False),
-        ("[other]\na = toy:A\n", False),
-        ("[other]\na = m:A\n", False),
-        ("[other]\ntoy.kernel\n", True),
-        ("[other]\nkernel\n[another]\ntoy = m:A\n", False),
-        ("[other]\na = toy.m:A\nkernel\n", False),
-        ("", False),
-        (None, False),
-        (OSError("gone"), True),
-    ],
-)
-def test_a_distribution_concerns_a_project_by_its_groups(text, ours):
-    assert of(text).concerns("toy") is ours
-
-
-@pytest.mark.parametrize(
-    ("head", "name", "version", "unnamed", "faults"),
-    [
-        ("Name: A_b.C\nVersion: 1.0\n", "a-b-c", "1.0", "", []),
-        ("name:a\r\nVERSION:\t1.0 \r\n\r\nName: b\r\n", "a", "1.0", "", []),
-        ("Summary: Name: b\nName: a\nName: c\nVersion: 1\n", "a", "1", "", []),
-        ("Name: a\n \t\nVersion: 1\n", "a", "", "", ["its METADATA has no Version"]),
-        (
-            "Version: x\nName: a b\n",
-            "",
-            "",
-            "its METADATA has no valid Name, 'a b'",
-            ["its METADATA has no valid Version, 'x'"],
-        ),
-        ("Version: 1\n", "", "1", "its METADATA has no Name", []),
-        ("", "", "", "it has no METADATA", []),
-        ("\ufeffName: a\nVersion: 2", "a", "2", "", []),
-    ],
-)
-def test_name_and_version_are_fields_of_the_head(head, name, version, unnamed, faults):
-    found = of(head=head)
-    assert (found.name, found.version, found.unnamed) == (name, version, unnamed)
-    assert found.faults == faults
-    assert found.has_metadata is bool(head)
-
-
-def test_a_long_name_or_version_is_quoted_without_its_middle():
-    found = of(head=f"Name: {'!' * 500}\nVersion: {'!' * 500}\n")
-    assert len(found.unnamed) == len("its METADATA has no valid Name, ") + 80
-    assert found.version == ""
-    assert len(found.faults[0]) == len("its METADATA has no valid Version, ") + 80
-
-
-def test_an_old_distribution_has_its_fields_in_another_file():
-    found = Metadata(Stored({"PKG-INFO": "Name: old\nVersion: 1\n"}))
-    assert (found.name, found.version) == ("old", "1")
-    found = Metadata(Stored({"METADATA": "Name: new\n", "PKG-INFO": "Name: old\n"}))
-    assert found.name == "new"
-
-
-def test_a_file_that_cannot_be_read_is_a_fault_with_its_reason():
-    found = of(PermissionError(13, "Permission denied"))
-    assert found.entries == ()
-    assert found.faults == ["its entry_points.txt cannot be read: [Errno 13] Permission denied"]
-    wrong = UnicodeDecodeError("utf-8", b"[g]\n\xffa = m:A\0\n", 4, 5, "wrong")
-    found = of(wrong)
-    assert found.entries == (Entry("g", "\ufffda", "m:A"),)
-    assert found.faults == ["its entry_points.txt is not UTF-8"]
-
-
-def test_the_place_of_a_distribution_is_its_folder(tmp_path):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    found = of(folder=str(tmp_path / "link"))
-    assert found.place == found.folder == str((tmp_path / "real").resolve())
-    (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    assert of(folder=str(tmp_path / "loop")).place == str(tmp_path / "loop")
-    assert of(folder="/no\0where").place == r"/no\x00where"
-    long = f"/{'a' * 200}" * 6
-    assert len(of(folder=long).place) == len(of(folder=long).folder) == 1000
-    assert len(of(folder=f"{long}\0").place) == 1000 + len(r"\x00") - 1
 
 
 def write(folder, name, entry_points="[toy.kernel]\na = m:A\n", head=None, version="1"):
@@ -211,30 +68,72 @@ def test_a_build_in_a_source_folder_is_no_copy(path):
 
 def test_an_earlier_copy_without_components_offers_nothing_and_is_no_failure(path):
     first, second = path
-    write(first, "toy_a", "[other]\na = m:A\nno entry point\n", version="2")
+    write(first, "toy_a", "[other]\na = m:A\n", version="2")
     write(second, "toy_a")
-    copies = ()
-    assert installed("toy")[0] == [Plugin("toy-a", "2", copies, (), ())]
+    assert installed("toy")[0] == [Plugin("toy-a", "2", (), (), ())]
 
 
-def test_faults_are_those_of_the_copy_that_counts_each_once(path):
-    first, second = path
-    write(first, "toy_a", "[toy.kernel]\nb\n", head="Name: toy_a\n")
-    write(second, "toy_a", "[toy.kernel]\nc\n")
-    (found,) = installed("toy")[0]
-    assert found.faults == (
-        "line 2 of its entry_points.txt must be name = module:Class: 'b'",
-        "its METADATA has no Version",
-    )
-    assert found.version == ""
+@pytest.mark.parametrize(
+    ("entry_points", "head", "entries", "faults"),
+    [
+        (b"[toy]\na = m:A\n", None, (Entry("toy", "a", "m:A"),), ()),
+        (b"[toys]\na = toy:A\n", None, None, ()),
+        (b"", None, None, ()),
+        (
+            b"[toy.kernel]\nb\n",
+            None,
+            (),
+            ("its entry_points.txt has a line that is not name = module:Class",),
+        ),
+        (
+            b"[toy]\na = \xff\n",
+            None,
+            (),
+            (
+                "its entry_points.txt cannot be read (UnicodeDecodeError: 'utf-8' codec can't decode"
+                " byte 0xff in position 10: invalid start byte)",
+            ),
+        ),
+        (
+            b"[toy]\na = m:A\n",
+            "Name: toy_a\n",
+            (Entry("toy", "a", "m:A"),),
+            ("its METADATA has no Version",),
+        ),
+    ],
+)
+def test_a_distribution_is_a_plugin_by_its_entry_points(path, entry_points, head, entries, faults):
+    write(path[0], "toy_a", head=head)
+    (path[0] / "toy_a-1.dist-info" / "entry_points.txt").write_bytes(entry_points)
+    version = "" if head else "1"
+    expected = [] if entries is None else [Plugin("toy-a", version, (), entries, faults)]
+    assert installed("toy") == (expected, ())
 
 
-def test_what_is_left_of_a_distribution_has_its_folder_and_reason(path):
-    infos = [
-        write(path[0], "~oy_a", head="Name: oy_a\nVersion: 1\n"),
-        write(path[0], "toy_b", head="Name: another\nVersion: 1\n"),
-    ]
-    assert set(installed("toy")[1]) == {
-        Remnant("oy-a", infos[0], "an uninstall left parts of it"),
-        Remnant("another", infos[1], "its METADATA names it another, and its folder otherwise"),
-    }
+@pytest.mark.parametrize(
+    ("name", "head", "remnant", "reason"),
+    [
+        ("~oy_a", b"Name: oy_a\nVersion: 1\n", "oy-a", "an uninstall left parts of it"),
+        (
+            "toy_b",
+            b"Name: another\nVersion: 1\n",
+            "another",
+            "its METADATA names it another, and its folder otherwise",
+        ),
+        ("toy_b", b"Name: a b\n", "", "its METADATA has no valid Name, 'a b'"),
+        ("toy_b", b"Version: 1\n", "", "its METADATA has no Name"),
+        (
+            "toy_b",
+            b"Name: \xe9\n",
+            "",
+            "its METADATA cannot be read (UnicodeDecodeError: 'utf-8' codec can't decode byte 0xe9 in"
+            " position 6: invalid continuation byte)",
+        ),
+    ],
+)
+def test_what_is_left_of_a_distribution_has_its_folder_and_reason(
+    path, name, head, remnant, reason
+):
+    folder = write(path[0], name)
+    (path[0] / f"{name}-1.dist-info" / "METADATA").write_bytes(head)
+    assert installed("toy") == ([], (Remnant(remnant, folder, reason),))

@@ -13,9 +13,8 @@ import pytest
 from support.toy_registry import Kernel
 
 from ccl_registry import InvalidParameter, UnknownComponent
-from ccl_registry.annotations import resolve
 from ccl_registry.hints import Mismatch, accept, describe
-from ccl_registry.params import Parameter
+from ccl_registry.params import Parameter, schema
 
 NONE = type(None)
 
@@ -167,8 +166,10 @@ def test_a_misspelled_name_is_no_misspelled_word_where_there_are_no_words(toy):
 
 
 def test_notes_of_other_libraries_in_a_hint_count_for_nothing(toy):
-    hint = resolve("a", Annotated[int, "above 0"], [{}])
-    assert (hint, describe(hint, toy)) == (int, "int")
+    def noted(a: Annotated[int, "above 0"]): ...
+
+    (parameter,) = schema(noted).parameters
+    assert (parameter.hint, describe(parameter.hint, toy)) == (int, "int")
 
 
 @pytest.mark.parametrize(

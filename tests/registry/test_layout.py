@@ -17,7 +17,6 @@ MODULES = [
     "choice",
     "params",
     "hints",
-    "annotations",
     "source",
     "config",
 ]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from types import ModuleType
+from typing import Any, ClassVar, Optional
 
 import numpy as np
 import pytest
@@ -334,3 +338,67 @@ def test_old_names_that_are_no_mapping_of_names_are_refused(toy, old):
 
 def test_a_dataclass_is_described_as_the_table_that_it_takes():
     assert describe(Parameter | None).startswith("a table of name, ")
+
+
+def types_of(target):
+    return {each.name: each.hint for each in schema(target).parameters}
+
+
+def module(monkeypatch, name, source, **names):
+    """A module with these names and this source."""
+    made = ModuleType(name)
+    vars(made).update(names)
+    monkeypatch.setitem(sys.modules, name, made)
+    exec(f"from __future__ import annotations\n{source}", vars(made))
+    return made
+
+
+FIELD = "@dataclass\nclass {}:\n    {}: T\n"
+
+
+def test_a_hint_means_what_it_does_where_it_is_written(monkeypatch):
+    one = "class Base:\n    a: T\n    def __init__(self, a: T): pass\ndef f(b: T): pass\n"
+    base = module(monkeypatch, "toy_base", one, T=int)
+    heir = module(monkeypatch, "toy_heir", "class Heir(Base): pass\n", T=str, Base=base.Base)
+    assert types_of(heir.Heir) == {"a": int}
+    assert types_of(functools.wraps(base.f)(lambda *given: None)) == {"b": int}
+    made = type("Made", (), {"__new__": lambda cls, a: None, "__module__": "toy_heir"})
+    assert types_of(made) == {"a": Any}
+    written = FIELD.format("Base", "a")
+    base = module(monkeypatch, "toy_base", written, T=int, dataclass=dataclass)
+    written = FIELD.format("Heir(Base)", "b")
+    heir = module(monkeypatch, "toy_heir", written, T=str, dataclass=dataclass, Base=base.Base)
+    assert types_of(heir.Heir) == {"a": int, "b": str}
+
+
+def test_one_hint_means_another_type_in_another_module(monkeypatch):
+    hint = Optional["T"]  # noqa: F821  one object wherever it is written, which remembers its type
+    found = []
+    for name, meant in (("toy_one", int), ("toy_other", str)):
+        made = module(monkeypatch, name, "def f(a): pass\n", T=meant)
+        made.f.__annotations__ = {"a": hint}
+        found.append(types_of(made.f)["a"])
+    assert found == [int | None, str | None]
+
+
+@pytest.mark.parametrize(
+    ("hint", "message"),
+    [
+        (
+            "T | None",
+            "the hint of a, 'T | None', cannot be resolved (NameError: name 'T' is not defined):"
+            " import T at the top of toy_late, not for type checkers alone",
+        ),
+        (
+            "int.x",
+            "the hint of a, 'int.x', cannot be resolved (AttributeError: type object 'int' has no"
+            " attribute 'x'): write it so that it means a type in toy_late",
+        ),
+    ],
+)
+def test_a_hint_that_cannot_be_resolved_says_what_to_import(monkeypatch, hint, message):
+    source = "import typing\nif typing.TYPE_CHECKING:\n    from decimal import Decimal as T\n"
+    late = module(monkeypatch, "toy_late", f"{source}def f(a: {hint}): pass\n")
+    with pytest.raises(InvalidSpec) as raised:
+        schema(late.f)
+    assert str(raised.value) == message

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from ccl_registry import RegistryError, escaped, escaped_lines, pip_install, short_repr
-from ccl_registry.quoting import type_name
 
 OUTSIDE = [
     "\x1b[31mred\x1b[0m",
@@ -42,16 +41,7 @@ def test_a_long_text_keeps_its_beginning_and_its_end():
     assert len(str(RegistryError("x" * 10**6))) <= 2000
 
 
-@pytest.mark.parametrize("error", [SystemExit, ValueError, RecursionError])
-def test_a_value_whose_repr_raises_has_a_line_that_says_so(error):
-    class Mute:
-        def __repr__(self):
-            raise error
-
-        __str__ = __repr__
-
-    assert short_repr(Mute()) == f"<a Mute whose repr raises {error.__name__}>"
-    assert escaped(Mute()) == f"<a Mute whose str raises {error.__name__}>"
+def test_a_value_whose_repr_raises_has_a_line_that_says_so():
     assert short_repr([10**5000]).startswith("<a list whose repr raises ValueError")
 
 
@@ -63,23 +53,11 @@ def test_of_a_long_text_the_middle_is_left_out_to_the_letter():
     assert escaped(text[:9], 8) == f"{text[0]} ... {text[7:9]}"
     assert len(str(RegistryError(text))) == 2000
     assert len(escaped_lines("x" * 30_000)) == 20_000
-    assert type_name(type("n" * 100, (), {})()) == f"{'n' * 55} ... {'n' * 20}"
 
 
 def test_what_is_not_printable_is_escaped_and_nothing_else_changes():
     assert escaped("a\x1b[0m\n\u202eb\\") == "a\\x1b[0m\\n\\u202eb\\"
     assert escaped_lines("a\tb\r\nc\n\x1bd") == "a    b\nc\n\\x1bd"
-
-
-def test_ctrl_c_passes():
-    class Interrupted:
-        def __repr__(self):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        short_repr(Interrupted())
-    with pytest.raises(KeyboardInterrupt):
-        escaped(Interrupted())
 
 
 @pytest.mark.parametrize(

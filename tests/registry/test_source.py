@@ -110,27 +110,6 @@ def test_a_module_that_exists_is_not_missing(monkeypatch):
     assert sources.missing_module("toy_strange.a:A") == "its module toy_strange.a is missing"
 
 
-def test_a_finder_that_fails_is_no_end_of_the_listing(monkeypatch):
-    class Finder:
-        """Another author's finder."""
-
-        raised: BaseException = SystemExit(3)
-
-        def find_spec(self, name, *_):
-            if name == "toy_odd":
-                raise self.raised
-
-    monkeypatch.setattr(sys, "meta_path", [Finder(), *sys.meta_path])
-    sources = Sources()
-    why = "its module toy_odd cannot be looked up (SystemExit: 3)"
-    assert sources.missing_module("toy_odd:A") == why
-    assert sources.missing_module("toy_odd.a:A") == "its module toy_odd.a is missing"
-    assert sources.summary("toy_odd:A") == ""
-    monkeypatch.setattr(Finder, "raised", KeyboardInterrupt())
-    with pytest.raises(KeyboardInterrupt):
-        Sources().summary("toy_odd:A")
-
-
 def test_each_file_is_read_and_parsed_once(package, monkeypatch):
     read, parsed = [], []
     monkeypatch.setattr(source, "_text", lambda file: read.append(file) or "def a():\n    'A.'\n")

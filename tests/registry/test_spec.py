@@ -12,7 +12,7 @@ import pytest
 from ccl_registry import ComponentSpec, Failure, InvalidSpec, Kind, PluginFailed, Project
 from ccl_registry.distributions import Remnant
 from ccl_registry.params import Parameter, Schema
-from ccl_registry.plugin import Entry, Plugin
+from ccl_registry.plugin import Plugin
 from ccl_registry.spec import LocalSpec, fold, normalize, with_article
 
 PLAIN = [
@@ -21,7 +21,6 @@ PLAIN = [
     Kind("kernel", "A kernel.", "m:Kernel"),
     Project("toy", "toy", (), ModuleType("hooks"), "host"),
     Failure("a", "1", "", ""),
-    Entry("g", "a", "m:A"),
     Remnant("a", "/", ""),
     Parameter("a", int, "int"),
     Schema(()),

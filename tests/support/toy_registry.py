@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal as Precise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Optional, Protocol
+from typing import Any, Literal, Optional, Protocol
 
 import pluggy
 
 from ccl_registry import ComponentSpec, Kind, Project, Registry, may_reject
-
-if TYPE_CHECKING:
-    from decimal import Decimal as Precise
 
 
 class Kernel(Protocol):
