@@ -161,6 +161,7 @@ def fit(
     **options: Any,
 ) -> FitResult:
     """Train into a run's folder, or resume its newest checkpoint."""
+    folder.mkdir(exist_ok=True)
     run = RunFolder(folder)
     split = parts.dataset("train")
     point = ResumePoint.newest(run) if resume else None

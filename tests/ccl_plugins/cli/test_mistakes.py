@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 
 import pytest
 import torch
-from pytorch_lightning import Callback
+from support.resuming import StopAfter
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
@@ -115,12 +113,6 @@ def test_damaged_files_of_a_run_are_named(tmp_path, capsys):
     assert "pipeline.json: must hold" in capsys.readouterr().err
 
 
-class Stop(Callback):
-    def on_train_batch_end(self, trainer, *_):
-        if trainer.global_step == 3:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_a_step_to_infinity_is_a_failure_that_says_so(capsys):
     """The loss of the only step is finite."""
     text = TOML.replace(
@@ -140,7 +132,7 @@ def test_a_finished_run_that_goes_on_and_is_stopped_has_its_newest_weights(tmp_p
     finished = ccl.load("runs/x").encode(images)
     again = {"out": "runs/x", "resume": True, "epochs": 3, "progress": False}
     with pytest.raises(launch.RunInterrupted):
-        ccl.Pipeline.from_toml("x.toml").fit(**again, callbacks=[Stop()])
+        ccl.Pipeline.from_toml("x.toml").fit(**again, callbacks=[StopAfter()])
     stopped = ccl.load("runs/x").encode(images)
     assert not torch.equal(stopped, finished)
     (tmp_path / "runs/x/weights.pt").unlink()
@@ -220,7 +212,7 @@ def test_a_network_without_num_features_is_no_backbone():
 
 def test_a_plug_in_whose_callbacks_are_no_list_is_named(monkeypatch, tmp_path):
     pipeline = ccl.Pipeline(**parts())
-    answers = {"ccl_callbacks": [("ccl-other", Stop())]}
+    answers = {"ccl_callbacks": [("ccl-other", StopAfter())]}
     monkeypatch.setattr(
         type(launch.registry()), "call", lambda self, hook, **_: answers.get(hook, [])
     )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import signal
 import statistics
 from pathlib import Path
 
 import pytest
 import torch
-from pytorch_lightning import Callback
 from safetensors.torch import save_file
+from support.resuming import StopAfter
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
@@ -235,12 +233,6 @@ def test_a_folder_that_cannot_hold_a_run_is_known_before_the_first_trains(capsys
     assert "file is a file; a run needs a folder" in capsys.readouterr().err
 
 
-class Stop(Callback):
-    def on_train_batch_end(self, trainer, *_):
-        if trainer.global_step == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_ctrl_c_stops_all_files_and_still_shows_the_table(capsys, monkeypatch):
     calls = []
 
@@ -249,7 +241,7 @@ def test_ctrl_c_stops_all_files_and_still_shows_the_table(capsys, monkeypatch):
     def answer(self, hook, **given):
         if hook == "ccl_callbacks":
             calls.append(hook)  # the first three are those of the checks before training
-            return [("ccl-plugins", [Stop()])] if len(calls) == 5 else []
+            return [("ccl-plugins", [StopAfter(1)])] if len(calls) == 5 else []
         return call(self, hook, **given)
 
     monkeypatch.setattr(type(ccl._registry()), "call", answer)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
 import timm
 import torch
-from pytorch_lightning import Callback
 from pytorch_lightning.loggers import CSVLogger
 from safetensors.torch import save_file
+from support.resuming import StopAfter, assert_equal
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -43,12 +41,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
-class Stop(Callback):
-    def on_train_batch_end(self, trainer, *_):
-        if trainer.global_step == 1:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def events(run: Path) -> list[tuple[int, float]]:
     found = EventAccumulator(str(run)).Reload().Scalars("evaluation/knn/top1")
     return [(event.step, event.value) for event in found]
@@ -76,12 +68,12 @@ def test_measuring_before_training_changes_no_weight(pipeline, monkeypatch):
     other = pipeline.fit(out="other", progress=False)
     assert other.before == {}
     states = [each.parts.method.state_dict() for each in (run, other)]
-    torch.testing.assert_close(*states, rtol=0, atol=0)
+    assert_equal(*states)
 
 
 def test_a_resumed_run_is_not_measured_before_training_again(pipeline, counted):
     with pytest.raises(RunInterrupted):
-        pipeline.fit(out="run", progress=False, callbacks=[Stop()])
+        pipeline.fit(out="run", progress=False, callbacks=[StopAfter(1)])
     measured = ccl.load("run").measurements("before")
     run = pipeline.fit(out="run", progress=False, resume=True)
     assert counted.count(32) == 1  # the monitor measures fewer, of a bank

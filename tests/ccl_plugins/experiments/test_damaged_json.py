@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 import warnings
 from pathlib import Path
 
 import pytest
-from support.vector_pipeline import make_pipeline
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.files.sums import SUMS, DamagedFile, check_sum, checksummed
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("whole") / "run"
-    make_pipeline(epochs=1).fit(out=out, progress=False).evaluate()
-    return out
-
-
-@pytest.fixture
-def run(whole: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(whole, tmp_path / "run"))
 
 
 def look(folder: Path) -> tuple[object, list[str]]:
@@ -35,25 +21,25 @@ def look(folder: Path) -> tuple[object, list[str]]:
         return (loaded.before, loaded.metrics), [str(each.message) for each in found]
 
 
-def test_measurements_with_a_wrong_bit_are_named_and_never_read_as_others(run):
-    file = run / "measurements.json"
-    content, (values, silent) = file.read_bytes(), look(run)
+def test_measurements_with_a_wrong_bit_are_named_and_never_read_as_others(copied_run):
+    file = copied_run / "measurements.json"
+    content, (values, silent) = file.read_bytes(), look(copied_run)
     assert not silent
     for bit in random.Random(0).sample(range(len(content) * 8), 40):
         wrong = bytearray(content)
         wrong[bit // 8] ^= 1 << bit % 8
         file.write_bytes(wrong)
-        found, said = look(run)
+        found, said = look(copied_run)
         assert found != values
         assert len(said) == 1
         assert "measurements.json is damaged" in said[0]
     file.write_bytes(content)
-    assert look(run) == (values, [])
+    assert look(copied_run) == (values, [])
 
 
-def test_what_is_no_measurement_is_named(run):
-    (run / SUMS).unlink()  # as in a folder of an attacker
-    file = run / "measurements.json"
+def test_what_is_no_measurement_is_named(copied_run):
+    (copied_run / SUMS).unlink()  # as in a folder of an attacker
+    file = copied_run / "measurements.json"
     whole = json.loads(file.read_text())
     (one, *_) = whole["after"]
     wrong = [
@@ -71,23 +57,23 @@ def test_what_is_no_measurement_is_named(run):
     wrong += [{}, {**whole, "costs": {"training": "1"}}, {**whole, "costs": 3}, {"after": {}}]
     for text in (*map(json.dumps, wrong), "[1]", "{"):
         file.write_text(text)
-        (_, metrics), said = look(run)
+        (_, metrics), said = look(copied_run)
         assert metrics == {}, text
         assert len(said) == 1
         assert "measurements.json" in said[0]
         assert "\x1b" not in said[0]
 
 
-def test_a_record_that_is_not_that_of_the_weights_is_named(run):
-    record = run / "pipeline.json"
+def test_a_record_that_is_not_that_of_the_weights_is_named(copied_run):
+    record = copied_run / "pipeline.json"
     data = json.loads(record.read_text())
     data["objective"]["temperature"] = 0.3
     record.write_text(json.dumps(data))
     with pytest.warns(UserWarning, match=r"pipeline\.json was .*temperature: 0\.1 -> 0\.3"):
-        _ = ccl.load(run).progress
-    (run / "weights.pt").unlink()
+        _ = ccl.load(copied_run).progress
+    (copied_run / "weights.pt").unlink()
     with pytest.warns(UserWarning, match=r"in step-.*temperature: 0\.1 -> 0\.3"):
-        _ = ccl.load(run).progress
+        _ = ccl.load(copied_run).progress
 
 
 def test_a_writer_of_metrics_that_is_killed_leaves_no_wrong_sum(tmp_path):
@@ -108,11 +94,11 @@ def test_a_writer_of_metrics_that_is_killed_leaves_no_wrong_sum(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["evaluate", "export"])
-def test_a_mistake_in_a_record_is_reported_with_the_file_of_the_record(run, command, capsys):
-    record = run / "pipeline.json"
+def test_a_mistake_in_a_record_is_reported_with_the_file_of_the_record(copied_run, command, capsys):
+    record = copied_run / "pipeline.json"
     data = json.loads(record.read_text())
     record.write_text(json.dumps({**data, "versions": {}, "fit": {"epochs": "\x1b[2J"}}))
-    assert main([command, str(run)]) == 2
+    assert main([command, str(copied_run)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"ccl: {record}: ")
     assert "\x1b" not in line

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import tomllib
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import Callback
+from support.resuming import StopAfter
 from support.vector_pipeline import ROWS
 
 import ccl_plugins as ccl
@@ -109,18 +107,6 @@ def figures_rows(run):
     from ccl_plugins.figures.samples import sampled
 
     return sampled(32, run.pipeline.settings.batch_size)
-
-
-class StopAfter(Callback):
-    """Sends the process a signal in the middle of a batch."""
-
-    def __init__(self, batch: int) -> None:
-        self.left = batch
-
-    def on_before_zero_grad(self, *_: object) -> None:
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 def test_a_resumed_run_is_the_unbroken_one(run, tmp_path):

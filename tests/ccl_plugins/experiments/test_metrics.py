@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pytorch_lightning import Callback
+from support.resuming import StopAfter
 from support.small_pipeline import TOML
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
@@ -30,13 +28,6 @@ def sums_of(out: Path) -> set[str]:
     return {line.removesuffix(": OK") for line in checked.stdout.splitlines()}
 
 
-class Stops(Callback):
-    """Asks the run to stop in its first step."""
-
-    def on_train_batch_start(self, *_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-
-
 def fit(out: Path, **given: Any) -> ccl.Run:
     return ccl.Pipeline.from_toml("x.toml").fit(out=out, progress=False, **given)
 
@@ -46,7 +37,7 @@ def test_the_sums_of_a_run_are_right_whatever_was_done_with_it():
     Path("x.toml").write_text(TOML)
     out = Path("run")
     with pytest.raises(RunInterrupted):
-        fit(out, callbacks=[Stops()])
+        fit(out, callbacks=[StopAfter(1)])
     logged = {"measurements.json", "history.csv", "diagnosis.json"}
     assert sums_of(out) > logged
     fit(out, resume=True).evaluate()

@@ -13,6 +13,7 @@ import pytest
 import torch
 from pytorch_lightning import Callback
 from support.evaluating_ranks import measure_together
+from support.resuming import assert_equal
 from support.vector_pipeline import make_pipeline
 
 from ccl_plugins.experiments.pipeline import Run
@@ -49,12 +50,6 @@ def forked(work: Any) -> int:
     return child
 
 
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of two epochs."""
-    return make_pipeline().fit(out=tmp_path_factory.mktemp("b") / "run", progress=False).path
-
-
 def resume(out: Path, pause: float = 0.02, **also: Any) -> Any:
     callbacks = [Slow(pause)]
     return make_pipeline().fit(
@@ -62,43 +57,45 @@ def resume(out: Path, pause: float = 0.02, **also: Any) -> Any:
     )
 
 
-def test_of_two_that_resume_at_once_one_proceeds(begun, tmp_path):
-    out = Path(shutil.copytree(begun, tmp_path / "run"))
-    both = [forked(lambda: resume(out)) for _ in range(2)]
+def test_of_two_that_resume_at_once_one_proceeds(finished_run, copied_run, tmp_path):
+    both = [forked(lambda: resume(copied_run)) for _ in range(2)]
     ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in both]
     assert sorted(ended) == [0, 3]
     whole = make_pipeline().fit(
-        out=Path(shutil.copytree(begun, tmp_path / "whole")), resume=True, progress=False, **EPOCHS
+        out=Path(shutil.copytree(finished_run, tmp_path / "whole")),
+        resume=True,
+        progress=False,
+        **EPOCHS,
     )
-    weights = [read_checkpoint(folder / "weights.pt")["method"] for folder in (out, whole.path)]
-    torch.testing.assert_close(*weights, rtol=0, atol=0)
-    assert not {LOCK, OWNER} & {path.name for path in out.iterdir()}
+    weights = [
+        read_checkpoint(folder / "weights.pt")["method"] for folder in (copied_run, whole.path)
+    ]
+    assert_equal(*weights)
+    assert not {LOCK, OWNER} & {path.name for path in copied_run.iterdir()}
 
 
 @pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.slow), 2])
-def test_a_run_in_use_is_refused_and_one_that_was_killed_is_not(begun, tmp_path, workers):
-    out = Path(shutil.copytree(begun, tmp_path / "run"))
-    child = forked(lambda: resume(out, pause=60, workers=workers))  # until it is killed
-    while not (out / OWNER).exists():
+def test_a_run_in_use_is_refused_and_one_that_was_killed_is_not(copied_run, workers):
+    child = forked(lambda: resume(copied_run, pause=60, workers=workers))  # until it is killed
+    while not (copied_run / OWNER).exists():
         time.sleep(0.01)
     try:
         message = rf"run is in use: process {child} on '.*' has held it since"
         for given in ({"resume": True}, {"overwrite": True}):
             with pytest.raises(FolderInUse, match=message):
-                make_pipeline().fit(out=out, **EPOCHS, **given)
+                make_pipeline().fit(out=copied_run, **EPOCHS, **given)
         with pytest.raises(FolderInUse, match=message):
-            Run(out, make_pipeline()).evaluate()
+            Run(copied_run, make_pipeline()).evaluate()
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    run = make_pipeline().fit(out=out, resume=True, progress=False, **EPOCHS)
+    run = make_pipeline().fit(out=copied_run, resume=True, progress=False, **EPOCHS)
     assert run.evaluate()
 
 
-def test_a_run_that_went_on_since_it_was_checked_is_not_thrown_back(begun, tmp_path):
-    out = Path(shutil.copytree(begun, tmp_path / "run"))
-    prepared = prepare(check(make_pipeline(epochs=4), out, resume=True))
-    make_pipeline(epochs=3).fit(out=out, resume=True, progress=False)
+def test_a_run_that_went_on_since_it_was_checked_is_not_thrown_back(copied_run):
+    prepared = prepare(check(make_pipeline(epochs=4), copied_run, resume=True))
+    make_pipeline(epochs=3).fit(out=copied_run, resume=True, progress=False)
     with pytest.raises(RunExists, match="another process has gone on with this run: start again"):
         train(prepared, progress=False)
 
@@ -136,7 +133,7 @@ def test_a_run_whose_folder_is_moved_ends_and_can_be_resumed(tmp_path):
     run = make_pipeline(epochs=4, checkpoint_every=1).fit(out=out, resume=True, progress=False)
     whole = make_pipeline(epochs=4).fit(out=tmp_path / "whole", progress=False)
     weights = [read_checkpoint(each.folder.weights)["method"] for each in (run, whole)]
-    torch.testing.assert_close(*weights, rtol=0, atol=0)
+    assert_equal(*weights)
 
 
 def test_of_the_ranks_of_a_script_each_measures_and_the_first_writes(two_processes, tmp_path):

@@ -30,16 +30,20 @@ from ccl_plugins.watching.logging import log_evaluation
 
 
 @pytest.fixture(scope="module")
-def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def old(finished_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run with everything that a run's folder may hold, and notes of its user."""
-    out = tmp_path_factory.mktemp("old") / "run"
-    run = make_pipeline().fit(out=out, progress=False)
-    run.evaluate()
+    out = Path(shutil.copytree(finished_run, tmp_path_factory.mktemp("old") / "run"))
     RunFolder(out).note(out / "timm" / "model.safetensors")  # as an export does
     for name in ("timm/model.safetensors", *NOTES):
         (out / name).parent.mkdir(exist_ok=True)
         (out / name).write_text("mine" if name in NOTES else "")
     return out
+
+
+@pytest.fixture
+def out(old: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(old, tmp_path / "run"))
 
 
 NOTES = {
@@ -191,17 +195,15 @@ def test_an_overwriting_training_killed_at_random_is_old_new_or_none(old, tmp_pa
         assert run.record["objective"]["temperature"] == 0.5
 
 
-def test_the_record_in_the_checkpoint_is_compared_where_the_folders_record_is_lost(old, tmp_path):
-    out = Path(shutil.copytree(old, tmp_path / "run"))
+def test_the_record_in_the_checkpoint_is_compared_where_the_folders_record_is_lost(out):
     (out / "pipeline.json").unlink()
     with pytest.raises(ValueError, match=r"another pipeline.*temperature: 0\.1 -> 0\.5"):
         check(make_pipeline(temperature=0.5), out, resume=True)
     assert check(make_pipeline(), out, resume=True).point.step == 4
 
 
-def test_nothing_is_deleted_or_written_behind_a_link(old, tmp_path):
+def test_nothing_is_deleted_or_written_behind_a_link(out, tmp_path):
     """As where the checkpoints of another run are linked."""
-    out = Path(shutil.copytree(old, tmp_path / "run"))
     shutil.move(out / "checkpoints", other := tmp_path / "other")
     (out / "checkpoints").symlink_to(other)
     (out / "history.csv").unlink()
@@ -242,8 +244,7 @@ def test_a_list_from_a_stranger_names_nothing_outside_and_no_folder(tmp_path, li
     assert content(tmp_path).keys() == {"other", "run/data/mine", "run/loggers.json"}
 
 
-def test_a_damaged_list_is_named_and_nothing_is_deleted(old, tmp_path):
-    out = Path(shutil.copytree(old, tmp_path / "run"))
+def test_a_damaged_list_is_named_and_nothing_is_deleted(out):
     before = content(out)
     for text in ("[]", '{"written": 3}', '{"wri', ""):
         (out / "written.json").write_text(text)
@@ -253,8 +254,7 @@ def test_a_damaged_list_is_named_and_nothing_is_deleted(old, tmp_path):
 
 
 @pytest.mark.parametrize("given", [{"overwrite": True}, {"resume": True, "epochs": 3}])
-def test_a_run_that_came_without_its_list_gets_one(old, tmp_path, given):
-    out = Path(shutil.copytree(old, tmp_path / "run"))
+def test_a_run_that_came_without_its_list_gets_one(out, given):
     (out / "written.json").unlink()
     make_pipeline().fit(out=out, progress=False, **given)
     assert {"pipeline.json", "weights.pt", "history.csv"} <= {*RunFolder(out).written()}
@@ -267,16 +267,14 @@ def test_all_that_a_run_wrote_is_in_its_list(old):
     ).keys()
 
 
-def test_the_sums_of_files_of_others_outlive_the_run(old, tmp_path):
-    out = Path(shutil.copytree(old, tmp_path / "run"))
+def test_the_sums_of_files_of_others_outlive_the_run(out):
     write_sums(out, ["notes.txt"])
     (line,) = [each for each in (out / SUMS).read_text().splitlines() if "notes" in each]
     RunFolder(out).clear()
     assert (out / SUMS).read_text() == f"{line}\n"
 
 
-def test_nothing_of_a_killed_write_is_left_in_a_run(old, tmp_path):
-    out = Path(shutil.copytree(old, tmp_path / "run"))
+def test_nothing_of_a_killed_write_is_left_in_a_run(out):
     for name in ("", "checkpoints", "timm"):
         (out / name / ".weights.pt.0a1b2c3d.partial").mkdir()
         (out / name / ".weights.pt.0a1b2c3d.partial" / "weights.pt").write_text("par")
@@ -284,8 +282,7 @@ def test_nothing_of_a_killed_write_is_left_in_a_run(old, tmp_path):
     assert [each.name for each in out.rglob("*.partial")] == [".mine.partial"]
 
 
-def test_metrics_of_older_weights_do_not_stay(old, tmp_path):
-    out = Path(shutil.copytree(old, tmp_path / "run"))
+def test_metrics_of_older_weights_do_not_stay(out):
     make_pipeline().fit(out=out, resume=True, progress=False)
     assert (out / "metrics.json").exists()  # nothing was left to train
     run = make_pipeline().fit(out=out, resume=True, progress=False, epochs=3)
@@ -293,8 +290,7 @@ def test_metrics_of_older_weights_do_not_stay(old, tmp_path):
     assert run.evaluate() == ccl.load(out).metrics
 
 
-def test_a_finished_run_that_is_resumed_has_its_evaluations_once(old, tmp_path):
-    out = Path(shutil.copytree(old, tmp_path / "run"))
+def test_a_finished_run_that_is_resumed_has_its_evaluations_once(out):
     for epochs in (2, 2, 3):
         make_pipeline().fit(out=out, resume=True, progress=False, epochs=epochs).evaluate()
     events = EventAccumulator(str(out)).Reload()

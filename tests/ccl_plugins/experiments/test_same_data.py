@@ -127,16 +127,18 @@ def own(**changes):
     return Digits(**{**given, **changes})
 
 
+PARTS = {"objective": "supcon", "condition": "label"}
+
+
 def fit(dataset, out, **options):
-    condition = options.pop("condition", "label")
+    parts = {name: options.pop(name, each) for name, each in PARTS.items()}
     pipeline = ccl.Pipeline(
         dataset=dataset,
         backbone="lenet5",
         method={"use": "simclr", "hidden": 8, "dim": 4},
         transform={"use": "simclr", "size": 32},
         evaluate=[],
-        objective="supcon",
-        condition=condition,
+        **parts,
     )
     settings = {"epochs": 1, "batch_size": 8, "workers": 0, "progress": False}
     return pipeline.fit(out=out, **{**settings, **options})
@@ -207,17 +209,7 @@ def test_a_resume_with_another_table_of_a_condition_is_refused(tmp_path):
 
     def train(table, **options):
         np.save(tmp_path / "z.npy", table)
-        pipeline = ccl.Pipeline(
-            dataset=own(),
-            backbone="lenet5",
-            method={"use": "simclr", "hidden": 8, "dim": 4},
-            transform={"use": "simclr", "size": 32},
-            evaluate=[],
-            objective=soft,
-            condition=condition,
-        )
-        settings = {"epochs": 1, "batch_size": 8, "workers": 0, "progress": False}
-        pipeline.fit(out=tmp_path / "run", **settings, **options)
+        fit(own(), tmp_path / "run", objective=soft, condition=condition, **options)
 
     train(values)
     before = content(tmp_path / "run")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from support.resuming import assert_equal
 
 from ccl_plugins.files import mapped
 from ccl_plugins.files.arrays import read_npy
@@ -49,14 +50,14 @@ def test_tensors_of_a_large_file_stay_there(tmp_path, small):
     assert metadata == {"about": "x"}
     assert found.keys() == GIVEN.keys()
     for name, tensor in GIVEN.items():
-        torch.testing.assert_close(found[name], tensor, rtol=0, atol=0)
+        assert_equal(found[name], tensor)
         assert (place_of(found[name]) is None) == (name == "e")
     path, first = place_of(found["a"][2:])
     again = map_at(path, first, torch.float32, (5, 3))
-    torch.testing.assert_close(again, GIVEN["a"][2:], rtol=0, atol=0)
+    assert_equal(again, GIVEN["a"][2:])
     assert place_of(found["a"][:, 1]) is None
     mapped.release_pages()
-    torch.testing.assert_close(found["a"], GIVEN["a"], rtol=0, atol=0)
+    assert_equal(found["a"], GIVEN["a"])
 
 
 def test_small_files_are_copied(tmp_path):
@@ -112,7 +113,7 @@ def test_a_file_is_written_in_pieces(tmp_path, small):
             mapped.release_pages()
         tensors["b"][:] = GIVEN["b"]
     found = load_file(tmp_path / "new" / "a.safetensors")
-    torch.testing.assert_close(found, {name: GIVEN[name] for name in "ab"}, rtol=0, atol=0)
+    assert_equal(found, {name: GIVEN[name] for name in "ab"})
     assert [each.name for each in (tmp_path / "new").iterdir()] == ["a.safetensors"]
 
 
@@ -138,8 +139,8 @@ def test_rows_are_read_as_tensors_give_them(tmp_path, small, index):
     for name in "a", "d", "b", "c":
         given = GIVEN[name]
         within = index % len(given)
-        torch.testing.assert_close(rows(found[name], within), given[within], rtol=0, atol=0)
-        torch.testing.assert_close(rows(given, within), given[within], rtol=0, atol=0)
+        assert_equal(rows(found[name], within), given[within])
+        assert_equal(rows(given, within), given[within])
     assert rows(found["a"], torch.empty(0, dtype=torch.long)).shape == (0, 3)
 
 
@@ -248,7 +249,7 @@ def test_rows_that_come_part_by_part(tmp_path, monkeypatch, shape, part):
         found, is_in_file = filling.done()
         assert is_in_file == in_file
         here = found[part.start : part.stop] if in_file else found
-        torch.testing.assert_close(here, given[part.start : part.stop], rtol=0, atol=0)
+        assert_equal(here, given[part.start : part.stop])
 
 
 def test_processes_fill_in_the_rows_of_one_file(tmp_path, small):
@@ -260,7 +261,7 @@ def test_processes_fill_in_the_rows_of_one_file(tmp_path, small):
     found = [each.done()[0] for each in parts]
     (tmp_path / "rows").unlink()
     for rows_found in found:
-        torch.testing.assert_close(rows_found, given, rtol=0, atol=0)
+        assert_equal(rows_found, given)
         assert place_of(rows_found) is None, "no table may refer to it"
         torch.testing.assert_close(rows(rows_found, torch.tensor([6, 0])), given[[6, 0]])
 

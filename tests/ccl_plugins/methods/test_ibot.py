@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import pickle
 import random
-import signal
 import tomllib
 import warnings
 from dataclasses import FrozenInstanceError, replace
@@ -19,8 +17,8 @@ from lightly.loss import IBOTPatchLoss, KoLeoLoss
 from lightly.models.modules import MaskedVisionTransformerTIMM
 from lightly.models.modules.heads import DINOv2ProjectionHead
 from lightly.models.utils import deactivate_requires_grad, update_momentum
-from pytorch_lightning import Callback
 from support import training_ranks
+from support.resuming import StopAfter
 from support.training_fakes import fit
 from torch import nn
 
@@ -261,18 +259,6 @@ def test_without_masks_it_is_dino_and_pieces_have_the_gradient_of_the_whole():
         rtol=1e-6,  # timm resizes positions in float32
         atol=1e-8,
     )
-
-
-class StopAfter(Callback):
-    """Stops a run in the middle of an epoch."""
-
-    def __init__(self, step):
-        self.left = step
-
-    def on_before_zero_grad(self, *_):
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 def run(folder, stop=0, resume=False, transform=None, **settings):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
+from support.resuming import StopAfter
 from support.sharded_methods import Small
 from support.training_fakes import FakeDataset, FakeTransform, fit, make_parts
 
@@ -97,16 +96,6 @@ def test_the_momentum_encoder_moves_once_per_optimizer_step(tmp_path: Path) -> N
     run(parts, tmp_path, epochs=1, accumulate=5)
     assert moves == [0.5]
     assert int(parts.method.queue.filled) == 20
-
-
-class StopAfter(Callback):
-    def __init__(self, batch: int) -> None:
-        self.left = batch
-
-    def on_before_zero_grad(self, *_: Any) -> None:
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.mark.filterwarnings("ignore:.*RBF reads class ids:UserWarning")

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,6 +8,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from pytorch_lightning import Callback
+from support.resuming import StopAfter, assert_equal
 from support.training_fakes import (
     FakeDataset,
     FakeMethod,
@@ -49,7 +48,7 @@ def run(
 
 def test_a_seed_repeats_a_run_to_the_bit(tmp_path: Path) -> None:
     first, second, other = (run(tmp_path, seed=seed).method.state_dict() for seed in (1, 1, 2))
-    torch.testing.assert_close(first, second, rtol=0, atol=0)
+    assert_equal(first, second)
     assert not torch.equal(first["queue"], other["queue"])
 
 
@@ -369,18 +368,15 @@ class Sized(FakeObjective):
         return values + (self.shifts[pairs.samples.index] - 1).square(), weights
 
 
-class Stops(Callback):
-    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_an_objective_gets_the_sizes_of_the_run_without_a_condition_and_on_a_resume(
     tmp_path: Path,
 ) -> None:
     sizes = Sizes(samples=20, embedding=4, features=8, steps=4)
     settings = FitSettings(epochs=2, batch_size=8, workers=0)
     stopped, resumed = make_parts(objective=Sized()), make_parts(objective=Sized())
-    assert not fit(stopped, settings, tmp_path, {}, callbacks=[Stops()], progress=False).finished
+    assert not fit(
+        stopped, settings, tmp_path, {}, callbacks=[StopAfter(1)], progress=False
+    ).finished
     assert fit(resumed, settings, tmp_path, {}, resume=True, progress=False).finished
     assert stopped.objective.setups == resumed.objective.setups == [({}, sizes)]
     assert float(resumed.objective.shifts.detach().max()) > 0  # the optimizer knows it

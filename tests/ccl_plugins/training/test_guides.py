@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from pytorch_lightning import Callback
+from support.resuming import assert_equal
 from support.training_fakes import FakeDataset
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -118,7 +119,7 @@ def test_a_resumed_run_of_prototypes_is_that_of_an_unbroken_one(
     resumed = again.fit(out=tmp_path / "parts", resume=True)
     expected, found = weights(whole.path), weights(resumed.path)
     for network in ("method", "objective"):
-        torch.testing.assert_close(found[network], expected[network], rtol=0, atol=0)
+        assert_equal(found[network], expected[network])
     assert found["objective"]["parts.digit.objective.prototypes"].norm(dim=1).gt(0.99).all()
 
 

@@ -14,6 +14,7 @@ import torch
 from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from support.resuming import assert_equal
 from support.training_fakes import FakeDataset, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -105,7 +106,7 @@ def test_an_own_model_checkpoint_does_not_disturb_the_runs(tmp_path: Path) -> No
     assert Path(often.last_model_path).exists()
     assert Path(inside.best_model_path).parent == tmp_path / "own" / "checkpoints"
     weights = [read_checkpoint(RunFolder(tmp_path / n).weights) for n in ("own", "without")]
-    torch.testing.assert_close(weights[0]["method"], weights[1]["method"], rtol=0, atol=0)
+    assert_equal(weights[0]["method"], weights[1]["method"])
     assert run(tmp_path / "own", epochs=5, resume=True).step == 25
 
 
@@ -147,7 +148,7 @@ def test_a_signal_of_slurm_stops_a_run_and_lightning_submits_no_job(
     run(tmp_path / "broken", resume=True)
     run(tmp_path / "whole")
     weights = [read_checkpoint(RunFolder(tmp_path / n).weights) for n in ("broken", "whole")]
-    torch.testing.assert_close(weights[0]["method"], weights[1]["method"], rtol=0, atol=0)
+    assert_equal(weights[0]["method"], weights[1]["method"])
 
 
 @pytest.mark.usefixtures("in_slurm")
@@ -159,7 +160,7 @@ def test_a_run_restores_no_checkpoint_that_lightning_finds(tmp_path: Path) -> No
     for name in ("own", "without"):
         assert run(tmp_path / name).step == 20
     weights = [read_checkpoint(RunFolder(tmp_path / n).weights) for n in ("own", "without")]
-    torch.testing.assert_close(weights[0]["method"], weights[1]["method"], rtol=0, atol=0)
+    assert_equal(weights[0]["method"], weights[1]["method"])
 
 
 def test_a_learning_rate_monitor_logs(tmp_path: Path) -> None:

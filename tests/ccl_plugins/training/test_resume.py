@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pytorch_lightning import Callback
+from support.resuming import StopAfter, assert_equal
 from support.training_fakes import FakeDataset, FakeMethod, fit, make_parts
 
 from ccl_plugins.protocols import Table
@@ -16,19 +14,6 @@ from ccl_plugins.transforms import SimCLRTransform
 
 # 44 samples in batches of 8 are 5 batches in an epoch.
 SETTINGS: dict[str, Any] = {"epochs": 3, "batch_size": 8, "workers": 0, "log_every": 2}
-
-
-class StopAfter(Callback):
-    """Sends the process a signal in the middle of a batch."""
-
-    def __init__(self, batch: int, number: int = signal.SIGINT) -> None:
-        self.left = batch
-        self.number = number
-
-    def on_before_zero_grad(self, *_: Any) -> None:
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), self.number)
 
 
 class Drifting:
@@ -58,50 +43,31 @@ def run(
     return result, built
 
 
-@pytest.mark.parametrize("accumulate", [1, 2])
-@pytest.mark.parametrize("stop", [1, 4, 5, 6, 8])
+@pytest.mark.parametrize(
+    ("stop", "settings", "before"),
+    [
+        *((stop, {"accumulate": n}, {}) for stop in (1, 4, 5, 6, 8) for n in (1, 2)),
+        (7, {"precision": "64-true"}, {}),
+        (7, {}, {"workers": 2}),
+        (7, {"batched": True}, {"workers": 2}),
+    ],
+)
 def test_a_stopped_and_resumed_run_equals_an_unbroken_one(
-    tmp_path: Path, stop: int, accumulate: int
+    tmp_path: Path, stop: int, settings: dict[str, Any], before: dict[str, Any]
 ) -> None:
-    (whole, broken) = (tmp_path / "whole", tmp_path / "broken")
-    whole.mkdir()
-    broken.mkdir()
-    unbroken, expected = run(whole, accumulate=accumulate)
-    first, early = run(broken, stop, accumulate=accumulate)
+    """Whatever settings it has that may be others before the resume."""
+    unbroken, expected = run(tmp_path / "whole", **settings)
+    first, early = run(tmp_path / "broken", stop, **settings, **before)
     assert not first.finished
     assert 0 < first.step < unbroken.step
-    second, late = run(broken, resume=True, accumulate=accumulate)
+    second, late = run(tmp_path / "broken", resume=True, **settings)
     assert second == unbroken
     assert early.objective.seen + late.objective.seen == expected.objective.seen
     assert early.method.calls + late.method.calls == expected.method.calls
+    weight = expected.method.backbone[1].weight
+    assert weight.dtype == (torch.float64 if "precision" in settings else torch.float32)
     for name in ("method", "objective"):
-        torch.testing.assert_close(
-            late.networks[name].state_dict(), expected.networks[name].state_dict(), rtol=0, atol=0
-        )
-
-
-def test_a_run_of_double_precision_resumes_exactly(tmp_path: Path) -> None:
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "broken").mkdir()
-    _, expected = run(tmp_path / "whole", precision="64-true")
-    run(tmp_path / "broken", 7, precision="64-true")
-    _, late = run(tmp_path / "broken", resume=True, precision="64-true")
-    assert expected.method.backbone[1].weight.dtype == torch.float64
-    torch.testing.assert_close(
-        late.method.state_dict(), expected.method.state_dict(), rtol=0, atol=0
-    )
-
-
-@pytest.mark.parametrize("batched", [False, True])
-def test_a_run_stopped_with_workers_resumes_exactly_without(tmp_path: Path, batched: bool) -> None:
-    (tmp_path / "whole").mkdir()
-    (tmp_path / "broken").mkdir()
-    _, expected = run(tmp_path / "whole", batched=batched)
-    run(tmp_path / "broken", 7, batched=batched, workers=2)
-    _, late = run(tmp_path / "broken", resume=True, batched=batched)
-    torch.testing.assert_close(
-        late.method.state_dict(), expected.method.state_dict(), rtol=0, atol=0
-    )
+        assert_equal(late.networks[name].state_dict(), expected.networks[name].state_dict())
 
 
 def test_a_refresh_at_an_epochs_start_is_not_missed_by_a_resume(tmp_path: Path) -> None:
@@ -125,14 +91,12 @@ def test_a_refresh_at_an_epochs_start_is_not_missed_by_a_resume(tmp_path: Path) 
         stops = [StopAfter(stop)] if stop else []
         fit(built, settings, out, {}, resume=resume, callbacks=stops, progress=False)
 
-    for name in ("whole", "broken"):
-        (tmp_path / name).mkdir()
     train(tmp_path / "whole")
     expected = seen[-1]
     train(tmp_path / "broken", stop=5)
     assert not torch.equal(seen[-1], expected)
     train(tmp_path / "broken", resume=True)
-    torch.testing.assert_close(seen[-1], expected, rtol=0, atol=0)
+    assert_equal(seen[-1], expected)
 
 
 class Rereading(FakeMethod):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import math
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import Callback
+from support.resuming import StopAfter
 from support.training_fakes import FakeDataset, FakeMethod, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -68,18 +66,6 @@ def test_a_period_is_of_epochs_whatever_a_run_s_length(
     torch.testing.assert_close(found["objective/0/temperature"], expected, rtol=1e-5, atol=1e-7)
 
 
-class Stop(Callback):
-    """Ends training after some steps, as Ctrl-C does."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def on_before_zero_grad(self, *_: Any) -> None:
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_a_resumed_period_goes_on_where_it_was(tmp_path: Path) -> None:
     def run(out: Path, **options: Any) -> Any:
         waving = {"schedule": "cosine", "start": 1.0, "end": 0.1, "period": 1.7}
@@ -91,7 +77,7 @@ def test_a_resumed_period_goes_on_where_it_was(tmp_path: Path) -> None:
         return parts
 
     whole = run(tmp_path / "whole")
-    run(tmp_path / "resumed", callbacks=[Stop(7)])
+    run(tmp_path / "resumed", callbacks=[StopAfter(7)])
     resumed = run(tmp_path / "resumed", resume=True)
     assert torch.equal(whole.objective.temperature, resumed.objective.temperature)
     same = functools.partial(torch.testing.assert_close, rtol=0, atol=0)

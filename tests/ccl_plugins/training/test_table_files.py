@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from pytorch_lightning import Callback
+from pytorch_lightning.callbacks import LambdaCallback
 from safetensors.torch import save_file
+from support.resuming import StopAfter, assert_equal
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.train import RunInterrupted
@@ -69,10 +69,6 @@ def weights(run: ccl.Run) -> Any:
     return read_checkpoint(run.folder.weights)["method"]
 
 
-def same(one: Any, other: Any) -> None:
-    torch.testing.assert_close(one, other, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize(
     ("given", "workers"),
     [({}, 0), pytest.param({}, 2, marks=pytest.mark.slow), (CLUSTERED, 1)],
@@ -85,10 +81,10 @@ def test_training_is_as_with_tables_in_memory(
     plain = compose(data, **given).fit(out=tmp_path / "plain", progress=False)
     monkeypatch.setattr(mapped, "LARGE", 0)
     run = compose(data, **given).fit(out=tmp_path / "run", progress=False)
-    same(weights(run), weights(plain))
+    assert_equal(weights(run), weights(plain))
     assert run.evaluate() == plain.evaluate()
     for name, table in run.condition_tables().items():
-        same(table.values, plain.condition_tables()[name].values)
+        assert_equal(table.values, plain.condition_tables()[name].values)
         assert place_of(table.values) is not None
     files = [file.name for file in (run.path / "checkpoints").glob("table-*")]
     # A column stays in the file of the data; fitted values get one, for each checkpoint that is kept.
@@ -100,22 +96,9 @@ def test_training_is_as_with_tables_in_memory(
         assert "values" not in saved
 
 
-class Does(Callback):
-    """Does something in the middle of the fifth step, of three in an epoch."""
-
-    def __init__(self, act: Any) -> None:
-        self.act, self.left = act, 5
-
-    def on_before_zero_grad(self, *_: Any) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self.act()
-
-
 def stopped(data: Path, out: Path, **given: Any) -> None:
-    stop = Does(lambda: os.kill(os.getpid(), signal.SIGINT))
     with pytest.raises(RunInterrupted):
-        compose(data, **given).fit(out=out, progress=False, callbacks=[stop])
+        compose(data, **given).fit(out=out, progress=False, callbacks=[StopAfter(5)])
 
 
 @pytest.mark.parametrize("given", [{}, CLUSTERED], ids=["column", "clusters"])
@@ -127,7 +110,7 @@ def test_a_run_is_resumed_with_its_tables(
     # The folder may move: files in it are named without it.
     (tmp_path / "begun").rename(tmp_path / "run")
     run = compose(data, **given).fit(out=tmp_path / "run", progress=False, resume=True)
-    same(weights(run), weights(whole))
+    assert_equal(weights(run), weights(whole))
 
 
 @pytest.mark.parametrize("change", ["gone", "other", "short"])
@@ -152,10 +135,15 @@ def test_a_table_that_is_not_what_it_was_is_refused(
 def test_data_that_change_under_a_run_end_it(
     data: Path, tmp_path: Path, in_files: None, workers: int
 ) -> None:
-    edit = Does(lambda: os.utime(data, ns=(0, 0)))
+    def edit(trainer: Any, *_: Any) -> None:
+        if trainer.global_step == 4:
+            os.utime(data, ns=(0, 0))
+
     with pytest.raises(ChangedFile, match=r"data\.safetensors was changed while values are read"):
         compose(data, fit={"workers": workers}).fit(
-            out=tmp_path / "run", progress=False, callbacks=[edit]
+            out=tmp_path / "run",
+            progress=False,
+            callbacks=[LambdaCallback(on_before_zero_grad=edit)],
         )
 
 

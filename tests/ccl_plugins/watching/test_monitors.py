@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from pytorch_lightning import Callback
 from support import monitored, plates_apart
 from support.monitored import Seen, pipeline, train
+from support.resuming import StopAfter
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import ccl_plugins as ccl
@@ -42,18 +41,6 @@ MEASURED = {
     "clusters/mutual_information",
     "clusters/conditional_entropy",
 }
-
-
-class StopAfter(Callback):
-    """Asks for a stop in the middle of a batch."""
-
-    def __init__(self, batch: int) -> None:
-        self.left = batch
-
-    def on_before_zero_grad(self, *_: Any) -> None:
-        self.left -= 1
-        if self.left == 0:
-            os.kill(os.getpid(), signal.SIGINT)
 
 
 def state(folder: Path) -> Any:
