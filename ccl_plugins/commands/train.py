@@ -329,7 +329,7 @@ def _train(
     if not is_first():
         return Result(job.folder)
     splits = prepared.splits if pipeline.built_evaluators else None
-    run = Run(job.folder, pipeline, splits)
+    run = Run(job.folder, pipeline, splits, trained=prepared.trained)
     result = measured(run, job.file)
     if splits is not None:  # else it has no features, which take time to compute
         attempt(f"{job.folder}: the pictures for TensorBoard", show, run)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.record import Record, nested, plugins_of
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.fitted import place_of, variables
-from ccl_plugins.numerics.generators import undisturbed
+from ccl_plugins.numerics.generators import drawn_since, generator_states, undisturbed
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.transforms.modalities import modality_of_each
 
@@ -28,7 +29,64 @@ SCHEMA = 1
 """The version of the record's layout."""
 
 
-class Composition:
+class Components:
+    """The components of a pipeline, each built when it is first asked for, and kept."""
+
+    choices: dict[str, engine.Choice]
+    """The choices of the kinds in `SINGLE`, by kind."""
+
+    @cached_property
+    def conditions(self) -> dict[str, engine.Choice]:
+        """The choices of conditions by name."""
+        raise NotImplementedError
+
+    @cached_property
+    def evaluators(self) -> list[engine.Choice]:
+        """The choices of evaluators."""
+        raise NotImplementedError
+
+    @cached_property
+    def loggers(self) -> dict[str, engine.Choice]:
+        """The choices of loggers by name."""
+        raise NotImplementedError
+
+    @property
+    def all_choices(self) -> list[engine.Choice]:
+        """Every choice that what is trained and measured depends on, without those nested in them."""
+        raise NotImplementedError
+
+    @cached_property
+    def _cache(self) -> dict[Any, Any]:
+        """What was built for the data set and the conditions: components with equal records once."""
+        return {}
+
+    @cached_property
+    def dataset(self) -> Any:
+        """The data set."""
+        return self.choices["dataset"].build(cache=self._cache)
+
+    @cached_property
+    def transform(self) -> Any:
+        """The augmentations."""
+        return self.choices["transform"].build(cache={})
+
+    @cached_property
+    def built_evaluators(self) -> list[Any]:
+        """The evaluators."""
+        return [choice.build({"dataset": self.dataset}) for choice in self.evaluators]
+
+    @cached_property
+    def built_loggers(self) -> dict[str, Any]:
+        """The loggers by name."""
+        return {name: choice.build(where="loggers") for name, choice in self.loggers.items()}
+
+    @cached_property
+    def built_conditions(self) -> dict[str, Any]:
+        """The conditions by the names under which they are read."""
+        raise NotImplementedError
+
+
+class Composition(Components):
     """A whole experiment as data: data set, transform, backbone, method, objective, conditions and sampler.
 
     Each part is a choice (`ccl.kernel("rbf", scale=0.1)`), a bare name, a table with ``use``, or an
@@ -99,59 +157,72 @@ class Composition:
         self.monitor = requirements.monitor_settings(monitor)
         """What is measured while it trains; None: nothing."""
         self.loggers = requirements.chosen_loggers(loggers)
-        """The choices of loggers by name."""
         self.hook_options = requirements.hook_options(plugins)
         """Options for the hooks of plug-ins, by plug-in."""
-        cache: dict[Any, Any] = {}
-        self.dataset = self.choices["dataset"].build(cache=cache)
+        _ = self.dataset
         self.evaluates_by_default = evaluate is None
         """Whether the evaluators follow from the data set's columns, and not from a choice."""
         chosen = requirements.default_evaluators(self.dataset) if evaluate is None else evaluate
         self.evaluators = requirements.read_all("evaluator", chosen, "evaluate")
-        self._build_and_check(cache)
+        self._objectives: list[dict[Any, Any]] = []
+        """The cache with the objective that was checked, until `build` takes it."""
+        self._check()
         # A plug-in rejects a pipeline by raising.
         reg.call("ccl_pipeline_composed", pipeline=self, options=self.hook_options)
 
-    def _build_and_check(self, cache: dict[Any, Any]) -> None:
-        """Build the parts without weights, and check that all parts go together.
+    @cached_property
+    def built_conditions(self) -> dict[str, Any]:
+        """The conditions by the names under which they are read."""
+        return variables(self._conditions)
 
-        This objective is for the check alone: `build` makes another, with newly drawn parameters.
-        """
+    @cached_property
+    def _conditions(self) -> dict[str, Any]:
+        """The conditions by the names of the configuration."""
         supplied = {"dataset": self.dataset}
+        return {n: c.build(supplied, cache=self._cache) for n, c in self.conditions.items()}
+
+    @cached_property
+    def built_monitors(self) -> list[Any] | None:
+        """The evaluators that are run while it trains; None: those that follow from its columns."""
+        chosen = self.monitor.evaluate if self.monitor else None
+        supplied = {"dataset": self.dataset}
+        return None if chosen is None else [choice.build(supplied) for choice in chosen]
+
+    def _build_objective(self) -> Any:
+        """An objective to be checked, which `build` takes if no seed would make another of it."""
+        cache: dict[Any, Any] = {}
+        states = generator_states()
+        objective = self.choices["objective"].build(cache=cache)
+        if not drawn_since(states):
+            self._objectives.append(cache)
+        return objective
+
+    def _check(self) -> None:
+        """Check that all parts go together; those without weights are built."""
         with undisturbed():
-            objective = self.choices["objective"].build(cache={})
-            self.transform = self.choices["transform"].build(cache={})
-            built = {n: c.build(supplied, cache=cache) for n, c in self.conditions.items()}
-            self.built_evaluators = [choice.build(supplied) for choice in self.evaluators]
-            chosen = self.monitor.evaluate if self.monitor else None
-            self.built_monitors = None if chosen is None else [c.build(supplied) for c in chosen]
-            """The evaluators that are run while it trains; None: those that follow from its columns."""
-            self.built_loggers = {n: c.build(where="loggers") for n, c in self.loggers.items()}
-            modalities.check_modalities(
-                self.transform, self.choices["method"], self.choices["backbone"], self.dataset
-            )
-        image_statistics.warn_of_other_statistics(self.transform, self.choices["backbone"])
-        modalities.check_towers(self.built_evaluators, self.choices["method"], self.transform)
-        requirements.check_conditions(built)
-        requirements.check_keys(built, self.choices["method"])
-        self.built_conditions = variables(built)
+            # Those that draw random numbers draw them in this order.
+            objective = self._build_objective()
+            _ = self.transform, self._conditions, self.built_evaluators
+            _ = self.built_monitors, self.built_loggers
+        method, backbone = self.choices["method"], self.choices["backbone"]
+        modalities.check_modalities(self.transform, method, backbone, self.dataset)
+        image_statistics.warn_of_other_statistics(self.transform, backbone)
+        modalities.check_towers(self.built_evaluators, method, self.transform)
+        requirements.check_conditions(self._conditions)
+        requirements.check_keys(self._conditions, method)
         requirements.check_monitors(self.built_monitors or (), self.dataset, self.built_conditions)
         requirements.check_views(objective, self.transform)
-        requirements.check_masked(
-            objective, self.choices["method"], self.choices["backbone"], self.transform
-        )
+        requirements.check_masked(objective, method, backbone, self.transform)
         read = requirements.check_read(objective, self.built_conditions)
         with undisturbed():
-            read |= requirements.read_by_method(
-                self.choices["method"], self._build_method, self.built_conditions
-            )
-        requirements.warn_of_unread_queue(objective, self.choices["method"])
+            read |= requirements.read_by_method(method, self._build_method, self.built_conditions)
+        requirements.warn_of_unread_queue(objective, method)
         self.sampler_on = requirements.read_by_sampler(
             self.choices["sampler"], self.built_conditions
         )
         named = self.built_conditions.items()
         reached = {place_of(n, c) for n, c in named if n in {*read, self.sampler_on}}
-        if unread := [name for name in built if name not in reached]:
+        if unread := [name for name in self._conditions if name not in reached]:
             warnings.warn(
                 f"nothing in this pipeline reads the condition {', '.join(unread)}", stacklevel=4
             )
@@ -161,26 +232,32 @@ class Composition:
 
         Of networks that are objects of the session they are copies, with the weights that these have now.
         """
-        cache: dict[Any, Any] = {}
+        cache = self._objectives.pop() if self._objectives else {}
         method = self._build_method(cache)
         objective = self.choices["objective"].build(cache=cache)
         networks = nested([self.choices[kind] for kind in ("backbone", "method", "objective")])
         if any(each.spec.plugin == engine.LOCAL for each in networks):
             # Trained in place they would begin the next run, and be the networks of the last one.
             method, objective = copy.deepcopy((method, objective))
+        samplers: dict[Any, Any] = {}
+
+        def sampler(**given: Any) -> Any:
+            # One that reads a table is made for that table, which it would keep in memory.
+            cache = None if "condition" in given else samplers
+            return self.choices["sampler"].build(given, cache=cache)
+
         return Parts(
             dataset=self.dataset,
             transform=self.transform,
             method=method,
             objective=objective,
             conditions=self.built_conditions,
-            sampler=lambda **given: self.choices["sampler"].build(given),
+            sampler=sampler,
             sampler_on=self.sampler_on,
         )
 
     def _build_method(self, cache: dict[Any, Any] | None = None) -> Any:
-        cache = {} if cache is None else cache
-        backbone = self.choices["backbone"].build(cache=cache)
+        backbone = self.choices["backbone"].build(cache={} if cache is None else cache)
         supplied = {"backbone": backbone, "modalities": modality_of_each(self.transform)}
         # Without the cache: towers with equal records are networks of their own.
         return self.choices["method"].build(supplied)
@@ -193,9 +270,12 @@ class Composition:
             TypeError: For a value of another type.
             ValueError: For a value out of range.
         """
+        if not settings:
+            return self
         changed = copy.copy(self)
         given = {**self.settings.to_dict(), **self.fit_choices, **settings}
-        changed.settings, changed.fit_choices = requirements.fit_settings(given)
+        kept = {k: getattr(self.settings, k) for k in self.fit_choices if k not in settings}
+        changed.settings, changed.fit_choices = requirements.fit_settings(given, kept)
         return changed
 
     @property

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import ccl_registry as engine
 from ccl_plugins.evaluators.columns import measured_by
-from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.composition import Components
 from ccl_plugins.experiments.origin import naming_component
-from ccl_plugins.experiments.recorded import Recorded
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.metadata.groups import validation_rows
@@ -51,7 +50,7 @@ def numbers(measurements: Mapping[str, Measurement]) -> dict[str, float]:
 
 def freeze(
     method: Any,
-    pipeline: Composition | Recorded,
+    pipeline: Components,
     workers: int | None,
     *splits: Any,
     projections: bool,
@@ -94,7 +93,7 @@ def read_original(evaluators: Iterable[Any]) -> bool:
 
 
 def measure(
-    pipeline: Composition | Recorded,
+    pipeline: Components,
     train: Frozen,
     test: Frozen,
     *,
@@ -143,7 +142,7 @@ def measure(
 
 
 def measure_to_choose(
-    pipeline: Composition | Recorded,
+    pipeline: Components,
     train: Frozen,
     on: Frozen | None = None,
     *,

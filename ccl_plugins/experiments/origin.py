@@ -9,13 +9,12 @@ from contextlib import contextmanager
 from typing import Any
 
 import ccl_registry as engine
-from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.composition import Components
 from ccl_plugins.experiments.record import nested
-from ccl_plugins.experiments.recorded import Recorded
 
 
 @contextmanager
-def naming_component(pipeline: Composition | Recorded) -> Iterator[None]:
+def naming_component(pipeline: Components) -> Iterator[None]:
     """Add a note with the component's kind and name to an error that a component raises.
 
     Raises:
@@ -35,7 +34,7 @@ def naming_component(pipeline: Composition | Recorded) -> Iterator[None]:
         raise
 
 
-def origin(error: BaseException, pipeline: Composition | Recorded) -> Any:
+def origin(error: BaseException, pipeline: Components) -> Any:
     """The choice whose component raised an error or its cause: of the innermost frame that lies in one."""
     classes = [(choice, _class_of(choice)) for choice in nested(pipeline.all_choices)]
     for raised in (error.__cause__, error):

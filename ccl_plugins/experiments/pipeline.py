@@ -20,7 +20,7 @@ from torch.nn.functional import normalize
 import ccl_registry as engine
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS, check_split
-from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.composition import Components, Composition
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.learning_rates import LearningRates, find_learning_rate
 from ccl_plugins.experiments.measure import (
@@ -106,7 +106,8 @@ class Pipeline(Composition):
             checked = check(pipeline, folder, resume=resume, overwrite=overwrite)
             prepared = prepare(checked, callbacks, logger)
             train(prepared, progress=progress)
-        return Run(out, pipeline, prepared.splits if pipeline.built_evaluators else None)
+        splits = prepared.splits if pipeline.built_evaluators else None
+        return Run(out, pipeline, splits, trained=prepared.trained)
 
     def find_lr(
         self,
@@ -162,6 +163,7 @@ class Run:
             a session.
         splits: The training and the test split; None: read when they are needed.
         objects: Objects of a session that the run was made with, by their places, as `load` takes them.
+        trained: The parts that were trained, whose weights are read from the folder; None: built anew.
 
     Raises:
         FileNotFoundError: If the folder holds no run.
@@ -175,6 +177,7 @@ class Run:
         pipeline: Pipeline | None = None,
         splits: tuple[Any, Any] | None = None,
         objects: Mapping[str, Any] | None = None,
+        trained: Parts | None = None,
     ) -> None:
         self.path = Path(path).expanduser()
         self.folder = RunFolder(self.path)
@@ -189,11 +192,12 @@ class Run:
             self.pipeline = self.recorded = pipeline
         if splits is not None:
             self.splits = splits
+        self._trained = trained
         self._completed = self.record if objects is None else with_objects(self.record, objects)
         """The record, with the objects that were given."""
 
     @cached_property
-    def recorded(self) -> Composition | Recorded:
+    def recorded(self) -> Components:
         """The parts of the pipeline, each read back from the record when it is asked for."""
         return Recorded(self._completed, str(self.folder.record))
 
@@ -224,7 +228,7 @@ class Run:
     def parts(self) -> Parts:
         """The built parts of the whole pipeline, with the weights of the newest readable checkpoint."""
         with undisturbed():
-            parts = self.pipeline.build()
+            parts = self._trained or self.pipeline.build()
         for name, state in self._weights.networks.items():
             parts.networks[name].load_state_dict(state)
         parts.method.eval()

@@ -14,7 +14,12 @@ from torch import Tensor
 
 import ccl_registry as engine
 from ccl_plugins.experiments import requirements
-from ccl_plugins.experiments.composition import SINGLE, check_schema, condition_place
+from ccl_plugins.experiments.composition import (
+    SINGLE,
+    Components,
+    check_schema,
+    condition_place,
+)
 from ccl_plugins.experiments.record import check_plugins, nested
 from ccl_plugins.files.differences import differences
 from ccl_plugins.kinds import registry
@@ -24,10 +29,10 @@ from ccl_plugins.training.parts import BackboneAlone
 from ccl_plugins.transforms.modalities import modality_of_each
 
 
-class Recorded:
-    """The parts of a run's pipeline, each read and built when it is first asked for.
+class Recorded(Components):
+    """The components of a run's pipeline, each also read when it is first asked for.
 
-    Each needs its own plug-ins alone.  The members are those of `Composition`.
+    Each needs its own plug-ins alone.
 
     Args:
         record: The record of a run.
@@ -60,25 +65,10 @@ class Recorded:
         return registry().read(kind, data, where=f"{self.where}: {place}")
 
     @cached_property
-    def dataset(self) -> Any:
-        """The data set."""
-        return self.choices["dataset"].build()
-
-    @cached_property
-    def transform(self) -> Any:
-        """The augmentations."""
-        return self.choices["transform"].build()
-
-    @cached_property
     def evaluators(self) -> list[engine.Choice]:
         """The choices of evaluators."""
         given = enumerate(self.record["evaluate"])
         return [self.read("evaluator", each, f"evaluate.{i}") for i, each in given]
-
-    @cached_property
-    def built_evaluators(self) -> list[Any]:
-        """The evaluators."""
-        return [choice.build({"dataset": self.dataset}) for choice in self.evaluators]
 
     @cached_property
     def conditions(self) -> dict[str, engine.Choice]:
@@ -109,10 +99,9 @@ class Recorded:
         return built
 
     @cached_property
-    def built_loggers(self) -> dict[str, Any]:
-        """The loggers that are installed, by name."""
-        chosen = requirements.chosen_loggers(requirements.installed(self.record)["loggers"])
-        return {name: choice.build(where="loggers") for name, choice in chosen.items()}
+    def loggers(self) -> dict[str, engine.Choice]:
+        """The choices of the loggers that are installed, by name."""
+        return requirements.chosen_loggers(requirements.installed(self.record)["loggers"])
 
     @property
     def all_choices(self) -> list[engine.Choice]:

@@ -372,10 +372,16 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
     return MonitorSettings(**settings)
 
 
-def fit_settings(given: Mapping[str, Any]) -> tuple[FitSettings, dict[str, engine.Choice]]:
+def fit_settings(
+    given: Mapping[str, Any], built: Mapping[str, Any] = {}
+) -> tuple[FitSettings, dict[str, engine.Choice]]:
     """The ``[fit]`` table, checked and complete, and the choices of optimizer and schedule in it.
 
     A table of one of these without ``use`` has options of the default one.
+
+    Args:
+        given: The table.
+        built: What its choices were built to before, by kind.
     """
     engine.check_keys(given, [field.name for field in fields(FitSettings)], "fit")
     choices = {}
@@ -383,8 +389,8 @@ def fit_settings(given: Mapping[str, Any]) -> tuple[FitSettings, dict[str, engin
         table = given.get(kind, name)
         table = {"use": name, **table} if isinstance(table, Mapping) else table
         choices[kind] = registry().read(kind, table, where=f"fit.{kind}")
-    built = {kind: choice.build(where=f"fit.{kind}") for kind, choice in choices.items()}
-    return FitSettings(**{**given, **built}), choices
+    new = {k: c.build(where=f"fit.{k}") for k, c in choices.items() if k not in built}
+    return FitSettings(**{**given, **built, **new}), choices
 
 
 def chosen_loggers(given: Any) -> dict[str, engine.Choice]:

@@ -137,6 +137,21 @@ class Prepared:
     plugin_loggers: Sequence[Any] = ()
     symptoms: Sequence[Any] = ()
 
+    @property
+    def trained(self) -> Parts | None:
+        """The parts once they are trained, for the `Run` that reads the weights into them again.
+
+        None where training may have changed more of the networks than weights: compiled ones, other types
+        and layouts of tensors, and layers that several devices share.
+        """
+        settings = self.checked.pipeline.settings
+        changed = settings.compile or settings.channels_last or settings.precision == "64-true"
+        if changed or settings.processes > 1:
+            return None
+        for network in self.parts.networks.values():
+            network.zero_grad()  # as large as the weights
+        return self.parts
+
 
 def check(
     pipeline: Composition, out: Path, *, resume: bool = False, overwrite: bool = False

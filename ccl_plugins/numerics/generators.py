@@ -78,6 +78,17 @@ def restore_generators(states: Mapping[str, Any]) -> None:
         torch.cuda.set_rng_state_all([state.cpu() for state in states["cuda"]])
 
 
+def drawn_since(states: Mapping[str, Any]) -> bool:
+    """Whether random numbers were drawn since the states from `generator_states`."""
+
+    def differ(before: Any, now: Any) -> bool:
+        if isinstance(before, list):
+            return len(before) != len(now) or any(map(differ, before, now))
+        return not torch.equal(before, now) if isinstance(before, torch.Tensor) else before != now
+
+    return any(differ(states[name], now) for name, now in generator_states().items())
+
+
 @contextmanager
 def undisturbed(devices: bool = False) -> Iterator[None]:
     """Restore python's, numpy's and torch's CPU generator afterwards (0.1 ms).

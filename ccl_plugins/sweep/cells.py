@@ -196,7 +196,7 @@ def _run_cell(
                 )
 
     train(prepared, progress=progress, before=before)
-    run = Run(folder, pipeline, prepared.splits)
+    run = Run(folder, pipeline, prepared.splits, trained=prepared.trained)
     metrics = run.validate(on=own)
     run.evaluate()
     return metrics

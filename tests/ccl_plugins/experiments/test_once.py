@@ -10,7 +10,9 @@ import torch
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
+from ccl_plugins.datasets import Features
 from ccl_plugins.hooks import hookimpl
+from ccl_plugins.objectives import ClInfoNCE
 
 # Its two classes are in batches of their own, which the pipelines here are not told to mend.
 pytestmark = pytest.mark.filterwarnings("ignore:step .* batches have one class:UserWarning")
@@ -45,13 +47,11 @@ class CountedDataset:
 
     def __init__(self, size: int = 32) -> None:
         COUNTS["dataset built"] += 1
-        self.made = ccl.create(
-            "dataset",
-            "features",
+        self.made = Features(
             **{
                 name: {"features": torch.randn(n, 4), "label": torch.arange(n) % 2}
                 for name, n in (("train", size), ("test", 8))
-            },
+            }
         )
 
     def __call__(self, split):
@@ -84,6 +84,11 @@ fit = {epochs = 3, batch_size = 16, workers = 0}
 
 ONCE = {"composed": 1, "dataset built": 1, "condition built": 1, "condition fitted": 1}
 
+MEASURING = ("dataset", "transform", "backbone", "method", "condition", "evaluator", "logger")
+"""The kinds of component that measuring a run again needs."""
+
+TRAINING = (*MEASURING, "objective", "sampler", "optimizer", "schedule")
+
 
 @pytest.fixture(autouse=True)
 def _counting(tmp_path, monkeypatch):
@@ -99,23 +104,79 @@ def _counting(tmp_path, monkeypatch):
         return call(self, hook, **kwargs)
 
     monkeypatch.setattr(type(ccl._registry()), "call", with_ours)
+    build = ccl.Choice.build
+
+    def counting(choice, *given, **named):
+        constructor = choice._target
+
+        def construct(**arguments):
+            COUNTS[choice.kind] += 1
+            return constructor(**arguments)
+
+        with monkeypatch.context() as patched:
+            if constructor is not None:
+                patched.setattr(choice, "_target", construct)
+            return build(choice, *given, **named)
+
+    monkeypatch.setattr(ccl.Choice, "build", counting)
     COUNTS.clear()
 
 
-def assert_once():
+def assert_once(kinds=TRAINING):
     assert {name: COUNTS[name] for name in ONCE} == ONCE
+    assert {kind: COUNTS[kind] for kind in kinds} == dict.fromkeys(kinds, 1)
 
 
 def test_a_fit_composes_builds_and_fits_once():
-    run = ccl.Pipeline.from_toml("x.toml").fit(out="run", epochs=1, progress=False)
+    pipeline = ccl.Pipeline.from_toml("x.toml")
+    run = pipeline.fit(out="run", epochs=1, progress=False)
     run.evaluate()
     assert_once()
     assert (COUNTS["train read"], COUNTS["test read"]) == (1, 1)
+    pipeline.fit(out="another", epochs=1, progress=False)
+    kept = {*TRAINING} - {"backbone", "method", "objective", "sampler"}
+    assert {kind for kind in TRAINING if COUNTS[kind] == 1} == kept
 
 
 def test_the_command_line_composes_builds_and_fits_once(capsys):
     assert main(["train", "x.toml", "--quiet", "--epochs", "1"]) == 0
     assert_once()
+    COUNTS.clear()
+    objects = {"dataset": CountedDataset, "condition": CountedCondition}
+    ccl.load("runs/x", objects=objects).evaluate()  # as `ccl evaluate` does
+    assert {kind: COUNTS[kind] for kind in TRAINING if COUNTS[kind]} == dict.fromkeys(MEASURING, 1)
+
+
+def test_networks_that_training_changed_are_built_anew_to_be_measured():
+    """What a compiled network computes differs in the last digits."""
+    run = ccl.Pipeline.from_toml("x.toml").fit(
+        out="run", epochs=1, progress=False, precision="64-true"
+    )
+    assert run.encode(torch.randn(2, 4)).dtype == torch.float32
+    assert COUNTS["backbone"] == 2
+
+
+class Drawn(ClInfoNCE):
+    """Has a parameter that its constructor draws."""
+
+    def __init__(self, classes: int = 2) -> None:
+        super().__init__()
+        self.classes = classes
+        self.centers = torch.nn.Parameter(torch.randn(classes, 3))
+
+
+def test_an_objective_that_draws_is_built_with_the_seed_and_after_the_method():
+    ccl.local("objective", Drawn)
+    pipeline = ccl.Pipeline.from_toml("x.toml", changes=[(("objective",), "local/drawn")])
+    centers = []
+    for _ in range(2):
+        torch.manual_seed(7)
+        parts = pipeline.build()
+        torch.manual_seed(7)
+        pipeline._build_method()
+        assert torch.equal(parts.objective.centers, torch.randn(2, 3))
+        centers.append(parts.objective.centers)
+    assert centers[0] is not centers[1]
 
 
 def test_a_file_of_the_command_line_is_composed_with_its_settings(capsys):
@@ -128,7 +189,7 @@ def test_a_file_of_the_command_line_is_composed_with_its_settings(capsys):
 
 def test_the_information_plane_builds_nothing_again(capsys):
     assert main(["information", "x.toml"]) == 0
-    assert_once()
+    assert_once(["dataset", "condition"])
 
 
 def test_other_settings_leave_the_first_pipeline_as_it_is():
