@@ -23,7 +23,7 @@ from support.public_api import public_api
 import ccl_plugins as ccl
 from ccl_plugins.commands.docstrings import documentation, equation, sections
 from ccl_plugins.datasets import color_digits
-from ccl_plugins.experiments.composition import TABLES
+from ccl_plugins.experiments.configuration import TABLES
 from ccl_plugins.experiments.export import export
 from ccl_plugins.figures import embedding_map
 from ccl_plugins.hooks import Hooks

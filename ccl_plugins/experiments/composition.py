@@ -3,87 +3,39 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import ccl_registry as engine
-from ccl_plugins.experiments import image_statistics, modalities, requirements
+from ccl_plugins.experiments.components import Components
+from ccl_plugins.experiments.configuration import (
+    SCHEMA,
+    SINGLE,
+    TABLES,
+    check_schema,
+    check_tables,
+    chosen_loggers,
+    condition_place,
+    default_evaluators,
+    fit_settings,
+    hook_options,
+    installed,
+    long_form,
+    monitor_settings,
+    read_all,
+    with_statistics,
+)
 from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.record import Record, nested, plugins_of
+from ccl_plugins.experiments.rules import read_by_sampler, rules
 from ccl_plugins.kinds import registry
-from ccl_plugins.metadata.fitted import place_of, variables
+from ccl_plugins.metadata.fitted import variables
 from ccl_plugins.numerics.generators import drawn_since, generator_states, undisturbed
+from ccl_plugins.protocols import trait
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.transforms.modalities import modality_of_each
-
-SINGLE = ("dataset", "transform", "backbone", "method", "objective", "sampler")
-"""The kinds of which a pipeline has exactly one."""
-
-TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit", "monitor", "loggers", "plugins")
-"""The tables of a configuration."""
-
-SCHEMA = 1
-"""The version of the record's layout."""
-
-
-class Components:
-    """The components of a pipeline, each built when it is first asked for, and kept."""
-
-    choices: dict[str, engine.Choice]
-    """The choices of the kinds in `SINGLE`, by kind."""
-
-    @cached_property
-    def conditions(self) -> dict[str, engine.Choice]:
-        """The choices of conditions by name."""
-        raise NotImplementedError
-
-    @cached_property
-    def evaluators(self) -> list[engine.Choice]:
-        """The choices of evaluators."""
-        raise NotImplementedError
-
-    @cached_property
-    def loggers(self) -> dict[str, engine.Choice]:
-        """The choices of loggers by name."""
-        raise NotImplementedError
-
-    @property
-    def all_choices(self) -> list[engine.Choice]:
-        """Every choice that what is trained and measured depends on, without those nested in them."""
-        raise NotImplementedError
-
-    @cached_property
-    def _cache(self) -> dict[Any, Any]:
-        """What was built for the data set and the conditions: components with equal records once."""
-        return {}
-
-    @cached_property
-    def dataset(self) -> Any:
-        """The data set."""
-        return self.choices["dataset"].build(cache=self._cache)
-
-    @cached_property
-    def transform(self) -> Any:
-        """The augmentations."""
-        return self.choices["transform"].build(cache={})
-
-    @cached_property
-    def built_evaluators(self) -> list[Any]:
-        """The evaluators."""
-        return [choice.build({"dataset": self.dataset}) for choice in self.evaluators]
-
-    @cached_property
-    def built_loggers(self) -> dict[str, Any]:
-        """The loggers by name."""
-        return {name: choice.build(where="loggers") for name, choice in self.loggers.items()}
-
-    @cached_property
-    def built_conditions(self) -> dict[str, Any]:
-        """The conditions by the names under which they are read."""
-        raise NotImplementedError
 
 
 class Composition(Components):
@@ -137,33 +89,33 @@ class Composition(Components):
             conditions = {"condition": condition}
         given = {
             "dataset": dataset,
-            "transform": modalities.long_form(transform),
+            "transform": long_form(transform),
             "backbone": backbone,
             "method": method,
             "objective": objective,
             "sampler": sampler,
         }
-        requirements.check_tables(conditions, evaluate, fit)
+        check_tables(conditions, evaluate, fit)
         reg = registry()
         self.choices = {kind: reg.read(kind, given[kind], where=kind) for kind in SINGLE}
-        self.choices["transform"] = image_statistics.with_statistics(
+        self.choices["transform"] = with_statistics(
             self.choices["transform"], self.choices["backbone"]
         )
         self.conditions = {
             name: reg.read("condition", choice, where=condition_place(name, conditions or {}))
             for name, choice in (conditions or {}).items()
         }
-        self.settings, self.fit_choices = requirements.fit_settings(fit or {})
-        self.monitor = requirements.monitor_settings(monitor)
+        self.settings, self.fit_choices = fit_settings(fit or {})
+        self.monitor = monitor_settings(monitor)
         """What is measured while it trains; None: nothing."""
-        self.loggers = requirements.chosen_loggers(loggers)
-        self.hook_options = requirements.hook_options(plugins)
+        self.loggers = chosen_loggers(loggers)
+        self.hook_options = hook_options(plugins)
         """Options for the hooks of plug-ins, by plug-in."""
-        _ = self.dataset
+        _ = self.dataset  # before others draw random numbers
         self.evaluates_by_default = evaluate is None
         """Whether the evaluators follow from the data set's columns, and not from a choice."""
-        chosen = requirements.default_evaluators(self.dataset) if evaluate is None else evaluate
-        self.evaluators = requirements.read_all("evaluator", chosen, "evaluate")
+        chosen = default_evaluators(self.dataset) if evaluate is None else evaluate
+        self.evaluators = read_all("evaluator", chosen, "evaluate")
         self._objectives: list[dict[Any, Any]] = []
         """The cache with the objective that was checked, until `build` takes it."""
         self._check()
@@ -173,10 +125,10 @@ class Composition(Components):
     @cached_property
     def built_conditions(self) -> dict[str, Any]:
         """The conditions by the names under which they are read."""
-        return variables(self._conditions)
+        return variables(self.given_conditions)
 
     @cached_property
-    def _conditions(self) -> dict[str, Any]:
+    def given_conditions(self) -> dict[str, Any]:
         """The conditions by the names of the configuration."""
         supplied = {"dataset": self.dataset}
         return {n: c.build(supplied, cache=self._cache) for n, c in self.conditions.items()}
@@ -188,8 +140,9 @@ class Composition(Components):
         supplied = {"dataset": self.dataset}
         return None if chosen is None else [choice.build(supplied) for choice in chosen]
 
-    def _build_objective(self) -> Any:
-        """An objective to be checked, which `build` takes if no seed would make another of it."""
+    @cached_property
+    def objective(self) -> Any:
+        """The objective for the rules, which `build` takes if no seed would make another of it."""
         cache: dict[Any, Any] = {}
         states = generator_states()
         objective = self.choices["objective"].build(cache=cache)
@@ -197,35 +150,29 @@ class Composition(Components):
             self._objectives.append(cache)
         return objective
 
+    @cached_property
+    def reading_method(self) -> Any:
+        """A built method for the rules, if its class says that it reads conditions; None: it reads none."""
+        with undisturbed():
+            reads = trait(self.choices["method"].spec.load(), "conditions")
+            return self._build_method({}) if reads else None
+
+    @cached_property
+    def sampler_on(self) -> str | None:
+        """The name of the condition that the sampler reads; None: it reads none."""
+        return read_by_sampler(self.choices["sampler"], self.built_conditions)
+
     def _check(self) -> None:
-        """Check that all parts go together; those without weights are built."""
+        """Ask all rules; the parts without weights are built."""
         with undisturbed():
             # Those that draw random numbers draw them in this order.
-            objective = self._build_objective()
-            _ = self.transform, self._conditions, self.built_evaluators
+            _ = self.objective, self.transform, self.given_conditions, self.built_evaluators
             _ = self.built_monitors, self.built_loggers
-        method, backbone = self.choices["method"], self.choices["backbone"]
-        modalities.check_modalities(self.transform, method, backbone, self.dataset)
-        image_statistics.warn_of_other_statistics(self.transform, backbone)
-        modalities.check_towers(self.built_evaluators, method, self.transform)
-        requirements.check_conditions(self._conditions)
-        requirements.check_keys(self._conditions, method)
-        requirements.check_monitors(self.built_monitors or (), self.dataset, self.built_conditions)
-        requirements.check_views(objective, self.transform)
-        requirements.check_masked(objective, method, backbone, self.transform)
-        read = requirements.check_read(objective, self.built_conditions)
-        with undisturbed():
-            read |= requirements.read_by_method(method, self._build_method, self.built_conditions)
-        requirements.warn_of_unread_queue(objective, method)
-        self.sampler_on = requirements.read_by_sampler(
-            self.choices["sampler"], self.built_conditions
-        )
-        named = self.built_conditions.items()
-        reached = {place_of(n, c) for n, c in named if n in {*read, self.sampler_on}}
-        if unread := [name for name in self._conditions if name not in reached]:
-            warnings.warn(
-                f"nothing in this pipeline reads the condition {', '.join(unread)}", stacklevel=4
-            )
+        for ask in rules(self):
+            ask()
+        # Networks are not kept: they would be those of the first run.
+        del self.objective
+        self.__dict__.pop("reading_method", None)
 
     def build(self) -> Parts:
         """New networks, with weights drawn from torch's global generator, and the parts built before.
@@ -256,8 +203,8 @@ class Composition(Components):
             sampler_on=self.sampler_on,
         )
 
-    def _build_method(self, cache: dict[Any, Any] | None = None) -> Any:
-        backbone = self.choices["backbone"].build(cache={} if cache is None else cache)
+    def _build_method(self, cache: dict[Any, Any]) -> Any:
+        backbone = self.choices["backbone"].build(cache=cache)
         supplied = {"backbone": backbone, "modalities": modality_of_each(self.transform)}
         # Without the cache: towers with equal records are networks of their own.
         return self.choices["method"].build(supplied)
@@ -275,7 +222,7 @@ class Composition(Components):
         changed = copy.copy(self)
         given = {**self.settings.to_dict(), **self.fit_choices, **settings}
         kept = {k: getattr(self.settings, k) for k in self.fit_choices if k not in settings}
-        changed.settings, changed.fit_choices = requirements.fit_settings(given, kept)
+        changed.settings, changed.fit_choices = fit_settings(given, kept)
         return changed
 
     @property
@@ -322,7 +269,7 @@ class Composition(Components):
         if missing := [k for k in needed if k not in tables]:
             raise engine.InvalidConfig(f"{where}: {', '.join(map(repr, missing))} is missing")
         if "schema" in data:
-            tables |= requirements.installed(tables)
+            tables |= installed(tables)
         if "conditions" in tables and not tables["conditions"]:
             del tables["conditions"]
         return cls(**tables)
@@ -361,17 +308,3 @@ class Composition(Components):
         parts = [f"{kind}={choice!r}" for kind, choice in self.choices.items()]
         parts += [f"conditions={self.conditions!r}"] if self.conditions else []
         return f"{type(self).__name__}(\n    " + ",\n    ".join(parts) + ",\n)"
-
-
-def check_schema(data: Mapping[str, Any], where: str) -> None:
-    """Refuse a record of another schema, by an InvalidConfig."""
-    if data.get("schema", SCHEMA) != SCHEMA:
-        raise engine.InvalidConfig(
-            f"{where}: unknown schema {engine.short_repr(data['schema'])};"
-            f" this version reads and writes {SCHEMA}"
-        )
-
-
-def condition_place(name: str, conditions: Mapping[str, Any]) -> str:
-    """The place of a condition in a configuration that has these."""
-    return "condition" if list(conditions) == ["condition"] else f"conditions.{name}"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import ccl_registry as engine
 from ccl_plugins.evaluators.columns import measured_by
-from ccl_plugins.experiments.composition import Components
+from ccl_plugins.experiments.components import Components
 from ccl_plugins.experiments.origin import naming_component
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import DamagedFile

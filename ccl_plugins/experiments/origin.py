@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import ccl_registry as engine
-from ccl_plugins.experiments.composition import Components
+from ccl_plugins.experiments.components import Components
 from ccl_plugins.experiments.record import nested
 
 

@@ -20,7 +20,9 @@ from torch.nn.functional import normalize
 import ccl_registry as engine
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS, check_split
-from ccl_plugins.experiments.composition import Components, Composition
+from ccl_plugins.experiments.components import Components
+from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.configuration import read_all
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.learning_rates import LearningRates, find_learning_rate
 from ccl_plugins.experiments.measure import (
@@ -36,10 +38,9 @@ from ccl_plugins.experiments.measure import (
     read_projections,
     write_measurements,
 )
-from ccl_plugins.experiments.modalities import check_towers
 from ccl_plugins.experiments.record import Record, check_plugins, read_json
 from ccl_plugins.experiments.recorded import Recorded, lost_objects, refuse_lost, with_objects
-from ccl_plugins.experiments.requirements import check_columns, read_all
+from ccl_plugins.experiments.rules import check_columns, texts_for_evaluators
 from ccl_plugins.experiments.train import check, prepare, train
 from ccl_plugins.files.images import read_image
 from ccl_plugins.files.lock import owning
@@ -600,7 +601,7 @@ class Run:
         built = [choice.build({"dataset": self.dataset}) for choice in choices]
         check_columns(built, self.dataset)
         if any(trait(each, "reads_towers") for each in built):  # others need no method
-            check_towers(built, self.recorded.choices["method"], self.transform)
+            texts_for_evaluators(built, self.recorded.choices["method"], self.transform)
         pairs = list(zip(choices, built, strict=True))
         return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
 

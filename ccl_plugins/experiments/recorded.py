@@ -13,12 +13,13 @@ from typing import Any
 from torch import Tensor
 
 import ccl_registry as engine
-from ccl_plugins.experiments import requirements
-from ccl_plugins.experiments.composition import (
+from ccl_plugins.experiments.components import Components
+from ccl_plugins.experiments.configuration import (
     SINGLE,
-    Components,
     check_schema,
+    chosen_loggers,
     condition_place,
+    installed,
 )
 from ccl_plugins.experiments.record import check_plugins, nested
 from ccl_plugins.files.differences import differences
@@ -101,7 +102,7 @@ class Recorded(Components):
     @cached_property
     def loggers(self) -> dict[str, engine.Choice]:
         """The choices of the loggers that are installed, by name."""
-        return requirements.chosen_loggers(requirements.installed(self.record)["loggers"])
+        return chosen_loggers(installed(self.record)["loggers"])
 
     @property
     def all_choices(self) -> list[engine.Choice]:

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ from ccl_plugins.experiments.record import (
     versions_of,
     write_json,
 )
-from ccl_plugins.experiments.requirements import check_columns, check_method, has_queue
+from ccl_plugins.experiments.rules import check_columns, rules
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.files.processes import is_first
@@ -49,7 +48,6 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.groups import check_apart
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.numerics.generators import seed_everything, undisturbed
-from ccl_plugins.objectives.base import refuse_parts
 from ccl_plugins.protocols import Measurement, trait
 from ccl_plugins.training import fitting
 from ccl_plugins.training.features import widths
@@ -261,18 +259,9 @@ def build_parts(pipeline: Composition) -> Parts:
         ValueError: For a batch size, conditions or ``anchors_at_once`` that a part cannot take.
     """
     parts = pipeline.build()
-    for check in checks_of_parts(pipeline, parts):
-        check()
+    for ask in rules(pipeline, parts):
+        ask()
     return parts
-
-
-def checks_of_parts(pipeline: Composition, parts: Parts) -> list[Callable[[], Any]]:
-    """The checks of `build_parts`, none of which depends on another."""
-    settings, queued = pipeline.settings, has_queue(pipeline.choices["method"])
-    return [
-        partial(check_method, parts.method, queued, settings.batch_size, parts.conditions),
-        partial(refuse_parts, parts.objective, settings.anchors_at_once),
-    ]
 
 
 def try_out(

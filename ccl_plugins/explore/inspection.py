@@ -22,11 +22,12 @@ import ccl_registry as engine
 from ccl_plugins.commands.base import MISTAKES
 from ccl_plugins.datasets.annotated import Annotated, rows_of
 from ccl_plugins.datasets.image_files import ImageFiles
-from ccl_plugins.experiments.composition import TABLES, Composition
+from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.configuration import TABLES
 from ccl_plugins.experiments.origin import naming_component
 from ccl_plugins.experiments.overrides import override
-from ccl_plugins.experiments.requirements import check_columns
-from ccl_plugins.experiments.train import checks_of_parts, measure_before, try_out
+from ccl_plugins.experiments.rules import check_columns, rules
+from ccl_plugins.experiments.train import measure_before, try_out
 from ccl_plugins.explore.images_seen import found, looks_at, unreadable
 from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.information.entropies import entropy, information
@@ -188,8 +189,8 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
     faults.of(check_loggers, pipeline.built_loggers)
     faults.of(check_divisible, settings.batch_size, settings.processes)
     parts = faults.of(pipeline.build)
-    for check in () if parts is None else checks_of_parts(pipeline, parts):
-        faults.of(check)
+    for ask in () if parts is None else rules(pipeline, parts):
+        faults.of(ask)
     of_run = ("train", "test") if pipeline.built_evaluators else ("train",)
     splits, looks, inspection = _data(pipeline.dataset, of_run, settings.workers, quick, faults)
     notes = inspection.notes

@@ -17,7 +17,8 @@ import ccl_registry as engine
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS
 from ccl_plugins.evaluators.intervals import FEW
-from ccl_plugins.experiments.composition import TABLES, Composition
+from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.configuration import TABLES
 from ccl_plugins.experiments.overrides import dotted, override
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.groups import groups_of, validation_rows

@@ -12,7 +12,8 @@ from typing import Any
 
 from ccl_plugins.commands.docstrings import documentation
 from ccl_plugins.experiments import Run
-from ccl_plugins.experiments.composition import SINGLE, TABLES, Composition
+from ccl_plugins.experiments.composition import Composition
+from ccl_plugins.experiments.configuration import SINGLE, TABLES
 from ccl_plugins.training.settings import COMPONENTS, FitSettings
 from ccl_plugins.watching.settings import MonitorSettings
 

@@ -173,7 +173,7 @@ def test_an_objective_that_draws_is_built_with_the_seed_and_after_the_method():
         torch.manual_seed(7)
         parts = pipeline.build()
         torch.manual_seed(7)
-        pipeline._build_method()
+        pipeline._build_method({})
         assert torch.equal(parts.objective.centers, torch.randn(2, 3))
         centers.append(parts.objective.centers)
     assert centers[0] is not centers[1]

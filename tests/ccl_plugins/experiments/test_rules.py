@@ -1,4 +1,4 @@
-"""What the parts of a pipeline ask of each other, before data is touched."""
+"""The rules: what the parts of a pipeline ask of each other, before data is touched."""
 
 from __future__ import annotations
 
@@ -12,11 +12,33 @@ import pytest
 import torch
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments.requirements import check_columns, default_evaluators
+from ccl_plugins.experiments import rules
+from ccl_plugins.experiments.configuration import default_evaluators
+from ccl_plugins.experiments.rules import check_columns
 from ccl_plugins.metadata import fitted
 from ccl_plugins.methods import SimCLR
 from ccl_plugins.objectives import ClInfoNCE, InfoNCE
 from ccl_plugins.protocols import Table
+
+
+def test_a_rule_is_a_function_that_names_what_it_reads(monkeypatch, tmp_path):
+    monkeypatch.setattr(rules, "_RULES", {**rules._RULES})
+
+    @rules.rule
+    def warm(objective, sampler, settings):
+        if objective.temperature < 0.1:
+            raise ValueError(f"{sampler.spec.name} is too cold for {settings.epochs} epochs")
+
+    @rules.rule
+    def small(networks, dataset):
+        if networks.method.backbone.num_features > 10:
+            raise ValueError(f"the features are too many for {type(dataset).__name__}")
+
+    with pytest.raises(ValueError, match="uniform is too cold for 100 epochs"):
+        compose({"use": "infonce", "temperature": 0.05}, None)
+    pipeline = compose("infonce", None)
+    with pytest.raises(ValueError, match="the features are too many for ColorDigits"):
+        pipeline.fit(out=tmp_path / "run", progress=False)
 
 
 class BatchAlone(InfoNCE):
@@ -226,3 +248,19 @@ def test_an_objective_that_ignores_the_queue_is_a_warning_when_composed(objectiv
         warnings.simplefilter("error")
         ccl.Pipeline(method="moco_v3", **parts)
         ccl.Pipeline(**{**parts, "objective": "infonce"}, method="moco_v2")
+
+
+@pytest.mark.parametrize("method", ["simclr", "moco_v2", "moco_v3"])
+def test_too_few_views_are_refused_when_a_pipeline_is_composed(method):
+    words = "CACR needs at least 5 views, and this transform gives 2: use transform multi"
+    with pytest.raises(ValueError, match=words):
+        compose({"use": "cacr", "positives": 4}, None, method=method)
+
+
+def test_a_mistake_in_settings_leaves_a_run_that_is_to_be_overwritten(tmp_path):
+    (tmp_path / "weights.pt").write_bytes(b"mine")
+    (tmp_path / "pipeline.json").write_text("{}")
+    pipeline = compose("infonce", None)
+    with pytest.raises(ValueError, match="cannot be shared by 3 processes"):
+        pipeline.fit(out=tmp_path, overwrite=True, devices=3, batch_size=256)
+    assert (tmp_path / "weights.pt").read_bytes() == b"mine"

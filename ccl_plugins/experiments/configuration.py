@@ -1,0 +1,205 @@
+"""The tables of a configuration: which there are, and what is read of each, checked and complete."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+import ccl_registry as engine
+from ccl_plugins.kinds import registry
+from ccl_plugins.protocols import trait
+from ccl_plugins.training.settings import COMPONENTS, FitSettings
+from ccl_plugins.transforms.lightly import IMAGENET_MEAN, IMAGENET_STD, LightlyTransform
+from ccl_plugins.transforms.modalities import IMAGE, Modalities
+from ccl_plugins.watching.settings import MonitorSettings
+
+SINGLE = ("dataset", "transform", "backbone", "method", "objective", "sampler")
+"""The kinds of which a pipeline has exactly one."""
+
+TABLES = (*SINGLE, "condition", "conditions", "evaluate", "fit", "monitor", "loggers", "plugins")
+"""The tables of a configuration."""
+
+SCHEMA = 1
+"""The version of the record's layout."""
+
+
+def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
+    """Check that these entries of a configuration are tables and lists where they must be."""
+    for name, given, example in (
+        ("conditions", conditions, '{color = "..."}; a single one is called condition'),
+        ("fit", fit, "{epochs = 100}"),
+    ):
+        if given is not None and not isinstance(given, Mapping):
+            raise engine.InvalidConfig(f"{name} must be a table, as {example}, not {given!r}")
+    if isinstance(evaluate, str | Mapping) or not isinstance(evaluate, Iterable | None):
+        raise engine.InvalidConfig(
+            f'evaluate must be a list of evaluators, as ["linear"] or [[evaluate]] tables, not {evaluate!r}'
+        )
+
+
+def check_schema(data: Mapping[str, Any], where: str) -> None:
+    """Refuse a record of another schema, by an InvalidConfig."""
+    if data.get("schema", SCHEMA) != SCHEMA:
+        raise engine.InvalidConfig(
+            f"{where}: unknown schema {engine.short_repr(data['schema'])};"
+            f" this version reads and writes {SCHEMA}"
+        )
+
+
+def condition_place(name: str, conditions: Mapping[str, Any]) -> str:
+    """The place of a condition in a configuration that has these."""
+    return "condition" if list(conditions) == ["condition"] else f"conditions.{name}"
+
+
+def read_all(kind: str, given: Iterable[Any], where: str) -> list[engine.Choice]:
+    """The choices in a list of a configuration."""
+    return [registry().read(kind, each, where=f"{where}[{i}]") for i, each in enumerate(given)]
+
+
+def long_form(transform: Any) -> Any:
+    """A transform as a table with ``use``: ``{image = ..., text = ...}`` is short for ``modalities``."""
+    short = isinstance(transform, Mapping) and "use" not in transform and transform
+    return {"use": "modalities", "of": dict(transform)} if short else transform
+
+
+def with_statistics(transform: Any, backbone: Any) -> Any:
+    """The choice of a transform whose mean and std are numbers, so that a record has them.
+
+    Where none are given, they are those of the backbone's weights, else ImageNet's.  A transform of
+    another author is left as it is.
+
+    Args:
+        transform: The choice.
+        backbone: The choice.
+    """
+    cls, params = transform.spec.load(), transform.params
+    changes: dict[str, Any] = {}
+    if cls is Modalities and hasattr(image := params["of"].get(IMAGE), "params"):
+        changes["of"] = {**params["of"], IMAGE: with_statistics(image, backbone)}
+    elif isinstance(cls, type) and issubclass(cls, LightlyTransform):
+        mean, std = statistics_of(backbone) or (IMAGENET_MEAN, IMAGENET_STD)
+        defaults = {"mean": tuple(mean), "std": tuple(std)}
+        given = {len(params[name]) for name in defaults if params.get(name) is not None}
+        changes = {
+            name: value
+            for name, value in defaults.items()
+            if params.get(name, 0) is None and given <= {len(value)}
+        }
+    if not changes:
+        return transform
+    changed = copy.copy(transform)  # which may be part of another pipeline
+    changed.params = {**params, **changes}
+    return changed
+
+
+def statistics_of(backbone: Any) -> tuple[Sequence[float], Sequence[float]] | None:
+    """Mean and standard deviation of the images that the weights of a chosen backbone know, if any."""
+    cls = backbone.spec.load()
+    if not isinstance(cls, type):
+        return None
+    statistics: tuple[Sequence[float], Sequence[float]] | None
+    statistics = trait(cls, "image_statistics")(backbone.params)
+    return statistics
+
+
+def default_evaluators(dataset: Any) -> list[Any]:
+    """Probes of the label where it is class ids, and a regression of each continuous column."""
+    schema = dataset.schema()
+    probes = ["linear", "knn"] if schema.get("label") == "categorical" else []
+    continuous = [name for name, value_type in schema.items() if value_type == "continuous"]
+    return [*probes, *({"use": "regression", "column": name} for name in continuous)]
+
+
+def fit_settings(
+    given: Mapping[str, Any], built: Mapping[str, Any] = {}
+) -> tuple[FitSettings, dict[str, engine.Choice]]:
+    """The ``[fit]`` table, checked and complete, and the choices of optimizer and schedule in it.
+
+    A table of one of these without ``use`` has options of the default one.
+
+    Args:
+        given: The table.
+        built: What its choices were built to before, by kind.
+    """
+    engine.check_keys(given, [field.name for field in fields(FitSettings)], "fit")
+    choices = {}
+    for kind, name in COMPONENTS.items():
+        table = given.get(kind, name)
+        table = {"use": name, **table} if isinstance(table, Mapping) else table
+        choices[kind] = registry().read(kind, table, where=f"fit.{kind}")
+    new = {k: c.build(where=f"fit.{k}") for k, c in choices.items() if k not in built}
+    return FitSettings(**{**given, **built, **new}), choices
+
+
+def monitor_settings(given: Any) -> MonitorSettings | None:
+    """The ``[monitor]`` table, checked and complete; None if nothing is measured."""
+    if given is False or given == "off":
+        return None
+    if given is not None and not isinstance(given, Mapping):
+        raise engine.InvalidConfig(
+            f'monitor must be a table, as {{every_epochs = 1}}, or "off", not'
+            f" {engine.short_repr(given)}"
+        )
+    settings = dict(given or {})
+    engine.check_keys(settings, [field.name for field in fields(MonitorSettings)], "monitor")
+    chosen = settings.get("evaluate")
+    if chosen is not None:
+        if isinstance(chosen, str | Mapping) or not isinstance(chosen, Iterable):
+            raise engine.InvalidConfig(
+                f'monitor.evaluate must be a list, as ["linear", "knn"], not {engine.short_repr(chosen)}'
+            )
+        settings["evaluate"] = read_all("evaluator", chosen, "monitor.evaluate")
+    return MonitorSettings(**settings)
+
+
+def chosen_loggers(given: Any) -> dict[str, engine.Choice]:
+    """The ``loggers`` of a configuration by name."""
+    if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
+        raise engine.InvalidConfig(
+            f'loggers must be a list, as ["tensorboard", "csv"], not {engine.short_repr(given)}'
+        )
+    chosen: dict[str, engine.Choice] = {}
+    for number, each in enumerate(given):
+        choice = registry().read("logger", each, where=f"loggers[{number}]")
+        if choice.spec.name in chosen:
+            raise engine.InvalidConfig(f"loggers[{number}]: {choice.spec.name} is given twice")
+        chosen[choice.spec.name] = choice
+    return chosen
+
+
+def hook_options(given: Any) -> dict[str, dict[str, Any]]:
+    """The ``[plugins]`` of a configuration: the options of each plug-in's hooks, as plain data."""
+    tables = registry().read_options(given or {}, "plugins")
+    try:
+        return {name: json.loads(json.dumps(t, allow_nan=False)) for name, t in tables.items()}
+    except (TypeError, ValueError) as error:
+        raise engine.InvalidConfig(f"plugins: options must be plain data: {error}") from None
+
+
+def installed(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The monitor, loggers and options of plug-ins in a record, less what is of a plug-in that is gone.
+
+    They watched the run, and nothing that is read back depends on them.
+    """
+
+    def offered(kind: str, component: Any) -> bool:
+        try:
+            return bool(registry().read(kind, component))
+        except engine.RegistryError:
+            return False
+
+    here = {plugin.name for plugin in registry().plugins}
+    monitor = record.get("monitor", "off")
+    if isinstance(monitor, Mapping) and monitor.get("evaluate") is not None:
+        kept = [each for each in monitor["evaluate"] if offered("evaluator", each)]
+        monitor = {**monitor, "evaluate": kept}
+    return {
+        "monitor": monitor,
+        "loggers": [
+            each for each in record.get("loggers", ("tensorboard",)) if offered("logger", each)
+        ],
+        "plugins": {n: table for n, table in record.get("plugins", {}).items() if n in here},
+    }
