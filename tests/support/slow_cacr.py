@@ -45,15 +45,6 @@ def slow_repulsion(queries, others, t_minus, detach=False):
     return total / len(queries)
 
 
-def slow_rbf(queries, t_minus, t):
-    """ln of the mean of exp(-t d²) under π⁻."""
-    total = 0.0
-    for n in range(len(queries)):
-        costs = [distance(queries[n], queries[m]) for m in range(len(queries)) if m != n]
-        total = total + moved([torch.exp(-t * c) for c in costs], costs, -t_minus)
-    return torch.log(total / len(queries))
-
-
 def slow_queue(q, k, queue, t_plus, t_minus, intra_batch, reuse_first_products=False):
     """Algorithm 3.  The released code takes the queue's products of the first view for all views."""
     total, n = 0.0, q.shape[1]

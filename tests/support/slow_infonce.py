@@ -28,48 +28,6 @@ def each_share(a, positives, others, tau):
     return mean([share(a, [p], others, tau) for p in positives])
 
 
-def supcon(views, z, tau, share=share):
-    """Every row of every view: all other rows of its class against all other rows."""
-    rows = [(v, i) for v in range(len(views)) for i in range(len(z))]
-    values = []
-    for v, i in rows:
-        rest = [(w, j) for w, j in rows if (w, j) != (v, i)]
-        positives = [views[w][j] for w, j in rest if z[j] == z[i]]
-        others = [views[w][j] for w, j in rest if z[j] != z[i]]
-        if positives:
-            values.append(share(views[v][i], positives, others, tau))
-    return mean(values)
-
-
-def weaklysup(x, y, z, tau):
-    """Keys of the anchor's class, the own one too, against all keys of the other view."""
-    b, values = range(len(x)), []
-    for i in b:
-        positives = [y[j] for j in b if z[j] == z[i]]
-        values.append(share(x[i], positives, [y[j] for j in b if z[j] != z[i]], tau))
-    return mean(values)
-
-
-def fair(x, y, z, tau, within_view=False):
-    """The own key against the others of the anchor's class; anchors without any are left out."""
-    b, values = range(len(x)), []
-    for i in b:
-        peers = [j for j in b if j != i and z[j] == z[i]]
-        others = [y[j] for j in peers] + ([x[j] for j in peers] if within_view else [])
-        if others:
-            values.append(share(x[i], [y[i]], others, tau))
-    return mean(values)
-
-
-def hardneg(x, y, nearest, tau):
-    """The own key against the nearest of the other samples' keys."""
-    b, values = range(len(x)), []
-    for i in b:
-        others = sorted((y[j] for j in b if j != i), key=lambda k: -cosine(x[i], k).item())
-        values.append(share(x[i], [y[i]], others[:nearest], tau))
-    return mean(values)
-
-
 def soft(x, y, targets, tau, anchors=None, candidates=lambda i, j: True):
     """Cross-entropy of row i of the targets, normalized over its candidates."""
     b, values = range(len(x)), []

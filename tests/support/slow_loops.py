@@ -14,25 +14,6 @@ def cosine(a, b):
     return (a * b).sum() / (a.norm() * b.norm())
 
 
-def infonce(x, y, tau):
-    """-log of the own key's share among the other view's keys, mean over the anchors of x."""
-    total = 0.0
-    for i in range(len(x)):
-        scores = [torch.exp(cosine(x[i], y[j]) / tau) for j in range(len(y))]
-        total = total - torch.log(scores[i] / sum(scores))
-    return total / len(x)
-
-
-def nt_xent(x, y, tau):
-    """Every one of 2b embeddings against the 2b - 1 others."""
-    b, z = len(x), torch.cat([x, y])
-    total = 0.0
-    for i in range(2 * b):
-        scores = {j: torch.exp(cosine(z[i], z[j]) / tau) for j in range(2 * b) if j != i}
-        total = total - torch.log(scores[(i + b) % (2 * b)] / sum(scores.values()))
-    return total / (2 * b)
-
-
 def kernel(name, a, b, scale=1.0, degree=3, coef0=0.0):
     if name == "rbf":
         return math.exp(-sum((p - q) ** 2 for p, q in zip(a, b, strict=True)) / scale)
@@ -57,19 +38,6 @@ def gram(name, z, **settings):
 def operator(k, ridge):
     """(K + ridge I)^-1 K by a plain inverse."""
     return torch.linalg.inv(k + ridge * torch.eye(len(k), dtype=k.dtype)) @ k
-
-
-def cclk(kind, x, y, w, tau, clip=True):
-    """Equations (7), (8) and (9) with the weights as given, mean over the anchors of x."""
-    b, total = len(x), 0.0
-    for i in range(b):
-        e = [torch.exp(cosine(x[i], y[j]) / tau) for j in range(b)]
-        c = sum((max(w[j, i].item(), 0.0) if clip else w[j, i].item()) * e[j] for j in range(b))
-        if kind == "weaklysup":
-            total = total - torch.log(c / (c + sum(e[j] for j in range(b) if j != i)))
-        else:
-            total = total - torch.log(e[i] / (e[i] + (b - 1) * c))
-    return total / b
 
 
 def cclk_released(kind, x, y, k, ridge, tau):

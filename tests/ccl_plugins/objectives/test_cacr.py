@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import partial
 
 import pytest
 import torch
@@ -14,7 +13,6 @@ from support.slow_cacr import (
     moved,
     random_views,
     slow_attraction,
-    slow_rbf,
     slow_repulsion,
 )
 from torch.nn.functional import normalize
@@ -25,34 +23,12 @@ from ccl_plugins.objectives.cacr import expected_repulsion
 from ccl_plugins.pairs import Pairs, in_batch
 
 
-@pytest.mark.parametrize("detach", [False, True])
-@pytest.mark.parametrize("count", [2, 4])
-def test_equals_the_slow_loop_in_value_and_gradient(count, detach):
-    views, t_plus, t_minus = random_views(count), 0.7, 1.3
-    scales = {"t_plus": t_plus, "t_minus": t_minus}
-    build = partial(CACR, **scales, weight_gradient=not detach, attraction_weight=1.5)
-    attraction = [1.5 * slow_attraction(views, i, t_plus, detach) for i in range(count)]
-    for negatives, compared in {
-        "same_view": [(i, i) for i in range(count)],
-        "other_view": [(i, j) for i in range(count) for j in range(count) if i != j],
-        "later_view": [(i, j) for i in range(count) for j in range(i + 1, count)],
-    }.items():
-        for symmetric in (True, False):
-            chosen = [
-                slow_repulsion(views[i], views[j], t_minus, detach)
-                for i, j in compared
-                if symmetric or i == 0
-            ]
-            near = attraction if symmetric else attraction[:1]
-            slow = sum(near) / len(near) + sum(chosen) / len(chosen)
-            fast = build(negatives=negatives, symmetric=symmetric)(*views)
-            assert_same(fast, slow, views)
-
-
-def test_rbf_cost_equals_the_slow_loop_in_value_and_gradient():
-    views = random_views(3, seed=1)
-    slow = sum(slow_attraction(views, i, 0.7) + slow_rbf(views[i], 1.3, 0.9) for i in range(3)) / 3
-    assert_same(CACR(t_plus=0.7, t_minus=1.3, cost="rbf", precision=0.9)(*views), slow, views)
+def test_weights_carry_no_gradient_if_asked():
+    views = random_views(3)
+    near = [slow_attraction(views, i, 0.7, detach=True) for i in range(3)]
+    far = [slow_repulsion(view, view, 1.3, detach=True) for view in views]
+    fast = CACR(t_plus=0.7, t_minus=1.3, weight_gradient=False)(*views)
+    assert_same(fast, sum(near) / 3 + sum(far) / 3, views)
 
 
 def test_what_is_no_negative_does_not_count():
@@ -66,25 +42,6 @@ def test_what_is_no_negative_does_not_count():
     torch.testing.assert_close(values[:, rest], expected)
     attracted = (views[0, 3] - views[1, 3]).square().sum()
     torch.testing.assert_close(values[0, 3], attracted)  # nothing is left that repels it
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"t_plus": 0.0}, "t_plus .* not 0.0"),
-        ({"t_minus": -1.0}, "t_minus .* not -1.0"),
-        ({"positives": 0}, "positives must be 1 or more, not 0"),
-        ({"attraction_weight": -0.5}, "attraction_weight .* not -0.5"),
-        ({"cost": "cosine"}, "'euclidean', 'rbf'"),
-        ({"precision": 0.0}, "precision .* not 0.0"),
-        ({"negatives": "queue"}, "'same_view', 'other_view', 'later_view'"),
-        ({"tau_plus": 1.0}, "tau_plus .* not 1.0"),
-        ({"tau_plus": 0.1, "cost": "rbf"}, 'not "rbf"'),
-    ],
-)
-def test_values_out_of_range_are_refused(settings, words):
-    with pytest.raises(ValueError, match=words):
-        CACR(**settings)
 
 
 def test_another_number_of_views_is_refused():
@@ -116,23 +73,6 @@ def test_the_rbf_cost_s_weights_carry_gradient_only_if_asked(detach):
     assert_same(objective(*views), total, views)
 
 
-def test_the_repulsion_loses_the_share_of_false_negatives():
-    views, tau = random_views(3, seed=1), 0.3
-    repelled = sum(slow_repulsion(view, view, 1.3) for view in views) / 3
-    pairs = [(i, j) for i in range(3) for j in range(3) if i != j]
-    costs = [distance(a, b) for i, j in pairs for a, b in zip(views[i], views[j], strict=True)]
-    slow = (repelled + tau * sum(costs) / len(costs)) / (1 - tau)
-    objective = CACR(t_plus=1, t_minus=1.3, tau_plus=tau, attraction_weight=0)
-    assert_same(objective(*views), slow, views)
-    batch = in_batch(normalize(torch.stack([*views]), dim=-1))
-    (values, _), (plain, _) = (
-        objective.terms(batch),
-        CACR(t_plus=1, t_minus=1.3, attraction_weight=0).terms(batch),
-    )
-    own = torch.stack(costs).view(len(pairs), -1).mean(0)  # of each sample
-    torch.testing.assert_close(values[0], (plain[0] + tau * own) / (1 - tau))
-
-
 DRAWS = torch.tensor([[1, 2, 2], [0, 3, 5], [4, 1, 0], [5, 5, 1], [2, 0, 3], [1, 4, 0]])
 
 
@@ -158,13 +98,6 @@ def test_another_number_of_views_is_quoted():
     with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
         CACR().terms(alone)
     assert str(error.value) == "CACR needs one or more views beside the query's, not 0"
-
-
-def test_a_debiased_rbf_cost_is_refused_with_both_settings():
-    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
-        CACR(tau_plus=0.1, cost="rbf")
-    assert str(error.value) == 'tau_plus=0.1 is for cost="euclidean", not "rbf"'
-    assert CACR(tau_plus=0, cost="rbf").tau_plus == 0
 
 
 def test_the_attraction_is_0_only_where_all_positives_are_at_the_query():

@@ -72,11 +72,6 @@ def test_a_matrix_that_the_kernel_keeps_is_left_alone():
     assert (kernel.kept.diagonal() == 2).all()
 
 
-def test_keeping_negative_weights_contradicts_the_released_form():
-    with pytest.raises(ValueError, match='"released" drops negative weights'):
-        FairCCLK(RBF(), form="released", negative_weights="keep")
-
-
 LOW = {"schedule": "linear", "start": 0.1, "end": 0.02}
 
 

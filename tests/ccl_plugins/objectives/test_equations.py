@@ -28,6 +28,8 @@ from ccl_plugins.protocols import Sizes, Table, trait
 N, QUEUED, D, C = 7, 3, 5, 3
 TAU, TAU_T, BETA, TAU_PLUS, FACTOR, RIDGE, SIGMA, EPS = 0.4, 0.3, 0.7, 0.5, 2.5, 0.05, 0.8, 0.01
 T_PLUS, T_MINUS, T, ALPHA, A, R, U = 1.3, 0.9, 1.7, 1.5, 0.6, 0.8, 0.3
+LIKELY = 1e-3
+"""A similarity from which on a sample is likely a false negative."""
 RANDOM = np.random.default_rng(0)
 RAW, RAW_KEYS = RANDOM.normal(size=(N, D)) + RANDOM.normal(size=(2, 3, N, D))
 RAW_QUEUE, CENTER = RANDOM.normal(size=(QUEUED, D)), RANDOM.normal(size=D)
@@ -39,7 +41,12 @@ TWO = {"kernels": [RBF, LAPLACIAN]}
 POLYNOMIAL = {"degree": 2, "coef0": T, "scale": SIGMA}
 CCLK = {"kernel": RBF, "ridge": RIDGE}
 KEEP = {**CCLK, "negative_weights": "keep"}
-CACR = {"t_plus": T_PLUS, "t_minus": T_MINUS, "attraction_weight": A, "repulsion_weight": R}
+OF_COSINES = {"kernel": "cosine", "target_temperature": T}
+WITHIN, ACROSS, ONE_WAY = {"within_view": True}, {"within_view": False}, {"symmetric": False}
+ALL = {"positives": "all"}
+SCALES = {"t_plus": T_PLUS, "t_minus": T_MINUS}
+CACR = {**SCALES, "attraction_weight": A, "repulsion_weight": R}
+UNIFORM = {"conditional_positives": False, "conditional_negatives": False}
 ALIGN = {"power": ALPHA, "precision": T, "align_weight": A, "uniform_weight": U}
 HSIC = {"kernel": LAPLACIAN, "embedding_kernel": RBF}
 
@@ -56,7 +63,7 @@ KERNELS = {
     "sum": ({**TWO, "weights": [A, R]}, NUMBERS, lambda a, b: A * rbf(a, b) + R * laplacian(a, b)),
 }
 """Parameters, values to compare, and k(a, b)."""
-rbf, laplacian = KERNELS["rbf"][2], KERNELS["laplacian"][2]
+rbf, laplacian, cosine = (KERNELS[name][2] for name in ("rbf", "laplacian", "cosine"))
 
 
 def create(name, **params):
@@ -110,6 +117,10 @@ class Anchor:
         self.alike = [j for j in self.others if np.all(self.z[j] == self.z[i])]
         self.unlike = [j for j in self.others if j not in self.alike]
 
+    def far(self, keys):
+        """Squared distances to keys."""
+        return norm(self.x[self.i] - np.array(keys), axis=1) ** 2
+
     def both(self, samples):
         """The scores of all keys of some samples: of both views, or the one in the queue."""
         own_view = self.batch.y[self.v] @ self.x[self.i] / TAU
@@ -124,7 +135,12 @@ def share(scores, positives):
     return -mean([log(exp(scores[p]) / exp(scores).sum()) for p in positives])
 
 
-def supcon(a):
+def sincere(scores, positives):
+    negatives = np.delete(exp(scores), positives).sum()
+    return -mean([log(exp(scores[p]) / (exp(scores[p]) + negatives)) for p in positives])
+
+
+def supcon(a, share=share):
     keys = [(w, j) for w in a.batch.views for j in range(N) if (w, j) != (a.v, a.i)]
     keys += [(0, j) for j in range(N, a.b)]
     scores = np.array([a.batch.y[w][j] @ a.x[a.i] / TAU for w, j in keys])
@@ -136,14 +152,36 @@ def soft_infonce(a):
     return -sum(k / k.sum() * log(softmax(a.s)))
 
 
-def ucl(a, o, negatives, beta=0):
+def x_clr(a):
+    """Of both views, with a softmax of cosines as targets."""
+    samples = [*range(a.b), *(j for j in a.others if j < N)]
+    scores = np.array([*a.s, *a.both(a.others)[a.b - 1 :]])
+    return -softmax(np.array([cosine(a.z[a.i], a.z[j]) for j in samples]) / T) @ log(
+        softmax(scores)
+    )
+
+
+def ressl(a):
+    """Without the own key."""
+    targets = softmax(np.array([cosine(a.z[a.i], a.z[j]) for j in a.others]) / T)
+    return -targets @ log(softmax(a.s[a.others]))
+
+
+def ucl(a, o, negatives, beta=0, positives=None):
+    """Of one positive, or of each of several."""
+    own = a.own if positives is None else exp(positives)
     expected = softmax(beta * negatives) @ exp(negatives)
-    return log(1 + o * expected / a.own) if len(negatives) else None
+    return log(1 + o * expected / own) if len(negatives) else None
 
 
-def hcl(a, beta):
-    s = a.both(a.others)
-    expected = max((softmax(beta * s) @ exp(s) - TAU_PLUS * a.own) / (1 - TAU_PLUS), exp(-1 / TAU))
+def hscl(a, o, beta=0, least=0):
+    """Each key of the class as the positive."""
+    negatives, positives = a.both(a.unlike), np.array([a.s[a.i], *a.both(a.alike)])
+    return ucl(a, o, negatives[exp(negatives) >= least], beta, positives)
+
+
+def hcl(a, s, beta, tau_plus=TAU_PLUS):
+    expected = max((softmax(beta * s) @ exp(s) - tau_plus * a.own) / (1 - tau_plus), exp(-1 / TAU))
     return log(1 + len(s) * expected / a.own)
 
 
@@ -157,47 +195,166 @@ def fair_cclk(a, c_i):
     return -log(a.own / (a.own + (a.b - 1) * c_i))
 
 
+def released_c(a):
+    """(c_i, the sum of e_ij over both views) of the released code, without and with the own key."""
+    K = matrix(rbf, a.z, a.z)
+    np.fill_diagonal(K, 1)
+    w = (inv(K + RIDGE * np.eye(a.b)) @ K)[:, a.i]
+    w[w < 1e-6] = 0
+    weights = [w[j] for j in a.others] + [w[j] for j in a.others if j < N]
+    e = exp(a.both(a.others))
+    return weights @ e, e.sum() + a.own
+
+
+def fair_released(a):
+    return log(np.clip(a.own + (a.b - 1) * released_c(a)[0], 1e-7, 1e20) / a.own)
+
+
+def weaklysup_released(a):
+    c_i, others = released_c(a)
+    c_i = np.clip(c_i, 1e-7, 1e20)
+    return log(np.clip(c_i + others, 1e-7, 1e20) / c_i)
+
+
+def positives_of(a):
+    """d² to the own keys of the other views."""
+    return a.far([a.batch.y[v][a.i] for v in a.batch.views if v != a.v])
+
+
+def queries_of(a):
+    """d² to the other queries and the queue."""
+    return a.far([x_j for j, x_j in enumerate([*a.x, *a.y[N:]]) if j != a.i])
+
+
+def keys_of(a):
+    """d² to the other samples' keys and the queue."""
+    return a.far([a.y[j] for j in a.others])
+
+
+def attraction(a):
+    far = positives_of(a)
+    return softmax(T_PLUS * far) @ far
+
+
+def repulsion(near):
+    return -softmax(-T_MINUS * near) @ near
+
+
 def cacr(a):
-    x, i = a.x[a.i], a.i
-    far = np.array([norm(x - a.batch.y[v][i]) ** 2 for v in a.batch.views if v != a.v])
-    near = np.array([norm(x - x_j) ** 2 for j, x_j in enumerate([*a.x, *a.y[N:]]) if j != i])
-    return A * softmax(T_PLUS * far) @ far - R * softmax(-T_MINUS * near) @ near
+    return A * attraction(a) + R * repulsion(queries_of(a))
 
 
-def cacr_moco_v3(a):
+def without_false_negatives(a):
+    repelled = repulsion(queries_of(a)) + TAU_PLUS * mean(positives_of(a))
+    return attraction(a) + repelled / (1 - TAU_PLUS)
+
+
+def cacr_moco_v3(a, cost):
     views = [a.batch.x[v][a.i] for v in a.batch.views if v != a.w]
     d = np.array([[norm(x - y_j) ** 2 for y_j in a.y] for x in views])
-    costs = d[:, a.i] + 2 * TAU * log(exp(-d / (2 * TAU)).sum(1))
-    return softmax(d[:, a.i] / TAU) @ costs
+    return softmax(d[:, a.i] / TAU) @ [cost(row, a) for row in d]
+
+
+def rbf_cost(d, a):
+    return d[a.i] + 2 * TAU * log(exp(-d / (2 * TAU)).sum())
+
+
+def euclidean_cost(d, a):
+    """As released, the sum over the batch in place of the mean."""
+    near = d[a.others] / 2
+    return (d[a.i] / 2 - softmax(-near / TAU) @ near) * N
 
 
 ANCHORS = {
     "infonce": ({}, lambda a: infonce(a.own, a.s[a.others])),
+    "infonce, within view": (WITHIN, lambda a: infonce(a.own, a.both(a.others))),
+    "infonce, one way": (ONE_WAY, lambda a: infonce(a.own, a.s[a.others]) if a.v < a.w else None),
+    "infonce, excluding": (
+        {"exclude": [RBF, LIKELY]},
+        lambda a: infonce(a.own, a.s[[j for j in a.others if rbf(a.z[a.i], a.z[j]) < LIKELY]]),
+    ),
     "nt_xent": ({}, lambda a: infonce(a.own, a.both(a.others))),
     "fair_infonce": ({}, lambda a: infonce(a.own, a.s[a.alike])),
+    "fair_infonce, within view": (WITHIN, lambda a: infonce(a.own, a.both(a.alike))),
     "hardneg_infonce": ({"nearest": 3}, lambda a: infonce(a.own, sorted(a.s[a.others])[-3:])),
     "weaklysup_infonce": ({}, lambda a: share(a.s, [a.i, *a.alike])),
     "supcon": ({}, supcon),
+    "supcon, sincere": ({"denominator": "negatives"}, partial(supcon, share=sincere)),
     "cl_infonce": ({}, supcon),
+    "cl_infonce, released": ({"form": "released"}, lambda a: supcon(a) * TAU / 0.07),
     "soft_infonce": ({"kernel": RBF}, soft_infonce),
+    "soft_infonce, x-clr": ({**OF_COSINES, **WITHIN}, x_clr),
+    "soft_infonce, ressl": ({**OF_COSINES, "own": False}, ressl),
     "ucl": ({"o": FACTOR}, lambda a: ucl(a, FACTOR, a.both(a.others))),
+    "ucl, one view": ({"o": FACTOR, **ACROSS}, lambda a: ucl(a, FACTOR, a.s[a.others])),
     "hucl": ({"beta": BETA}, lambda a: ucl(a, N, a.both(a.others), BETA)),
+    "hucl, threshold": (
+        {"beta": BETA, "threshold": 1.0},
+        lambda a: ucl(a, N, np.array([g for g in a.both(a.others) if g >= 0]), BETA),
+    ),
     "scl": ({"o": "negatives"}, lambda a: ucl(a, len(a.both(a.others)), a.both(a.unlike))),
+    "scl, all": ({**ALL, "o": FACTOR}, lambda a: hscl(a, FACTOR)),
     "hscl": ({"beta": BETA}, lambda a: ucl(a, N, a.both(a.unlike), BETA)),
-    "hcl": ({"beta": BETA, "tau_plus": TAU_PLUS}, lambda a: hcl(a, BETA)),
-    "debiased": ({"tau_plus": TAU_PLUS}, lambda a: hcl(a, 0)),
+    "hscl, all by anchors": (
+        {**ALL, "beta": BETA, "threshold": 0.6, "average": "anchors"},
+        lambda a: None if (values := hscl(a, N, BETA, 0.6)) is None else mean(values),
+    ),
+    "hcl": (
+        {"beta": BETA, "tau_plus": TAU_PLUS},
+        lambda a: hcl(a, a.both(a.others), BETA),
+    ),
+    "hcl, steep": (
+        {"beta": 5.0, "tau_plus": 0.8, **ACROSS},
+        lambda a: hcl(a, a.s[a.others], 5.0, 0.8),
+    ),
+    "debiased": ({"tau_plus": TAU_PLUS}, lambda a: hcl(a, a.both(a.others), 0)),
     "fair_cclk": (CCLK, lambda a: fair_cclk(a, c(a, a.z, least=0))),
+    "fair_cclk, printed": (KEEP, lambda a: fair_cclk(a, c(a, a.z))),
+    "fair_cclk, released": ({**CCLK, "form": "released"}, fair_released),
     "hardneg_cclk": (KEEP, lambda a: fair_cclk(a, c(a, [*a.x, *a.y[N:]]))),
     "weaklysup_cclk": (KEEP, lambda a: infonce(c(a, a.z), a.s[a.others])),
+    "weaklysup_cclk, clipped": (CCLK, lambda a: infonce(c(a, a.z, least=0), a.s[a.others])),
+    "weaklysup_cclk, released": ({**CCLK, "form": "released"}, weaklysup_released),
     "cacr": (CACR, cacr),
-    "cacr_moco_v3": ({}, cacr_moco_v3),
+    "cacr, one way": ({**CACR, **ONE_WAY}, lambda a: cacr(a) if a.v == 0 else None),
+    "cacr, uniform": (UNIFORM, lambda a: mean(positives_of(a)) - mean(queries_of(a))),
+    "cacr, debiased": ({**SCALES, "tau_plus": TAU_PLUS}, without_false_negatives),
+    "cacr, other view": (
+        {**SCALES, "negatives": "other_view"},
+        lambda a: attraction(a) + repulsion(keys_of(a)),
+    ),
+    "cacr_moco_v3": ({}, partial(cacr_moco_v3, cost=rbf_cost)),
+    "cacr_moco_v3, euclidean": (
+        {"cost": "euclidean"},
+        partial(cacr_moco_v3, cost=euclidean_cost),
+    ),
 }
-"""Parameters, and the loss of an anchor; None for one that does not count."""
+"""Parameters, and the loss of an anchor, or of each of its positives; None for one that does not count."""
 
 
 def over_anchors(loss, t):
     losses = [loss(Anchor(t, v, w, i)) for v, w in t.ordered for i in range(N)]
-    return mean([each for each in losses if each is not None])
+    return mean(np.hstack([each for each in losses if each is not None]))
+
+
+def core(t):
+    """The first view with each other."""
+    loss = over_anchors(lambda a: share(a.s, [a.i]) if 0 in (a.v, a.w) else None, t)
+    return sum(0 in pair for pair in t.ordered) * loss
+
+
+def later_view(t):
+    near = over_anchors(lambda a: repulsion(keys_of(a)) if a.v < a.w else None, t)
+    return over_anchors(attraction, t) + near
+
+
+def cacr_rbf(t):
+    """The log of the mean kernel value of each view's queries."""
+    values = []
+    for v in t.views:
+        near = [queries_of(Anchor(t, v, v, i)) for i in range(N)]
+        values.append(log(mean([softmax(-T_MINUS * d) @ exp(-T * d) for d in near])))
+    return over_anchors(attraction, t) + mean(values)
 
 
 def align_uniform(t, v, w):
@@ -230,6 +387,10 @@ def hsic(estimate, t):
 BATCHES = {
     **{name: (params, partial(over_anchors, loss)) for name, (params, loss) in ANCHORS.items()},
     "cmc": ({}, lambda t: len(t.ordered) * over_anchors(lambda a: share(a.s, [a.i]), t)),
+    "cmc, mean": ({"reduction": "mean"}, partial(over_anchors, lambda a: share(a.s, [a.i]))),
+    "cmc, core": ({"graph": "core"}, core),
+    "cacr, later view": ({**SCALES, "negatives": "later_view"}, later_view),
+    "cacr, rbf": ({**SCALES, "cost": "rbf", "precision": T}, cacr_rbf),
     "align_uniform": (ALIGN, lambda t: mean([align_uniform(t, v, w) for v, w in t.ordered])),
     "koleo": ({"eps": EPS}, lambda t: mean([koleo(x, i) for x in t.x for i in range(N)])),
     "hsic": (HSIC, partial(hsic, unbiased)),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import functools
-import pickle
 from dataclasses import replace
 
 import pytest
@@ -24,7 +22,6 @@ from ccl_plugins.objectives import (
     SoftInfoNCE,
     WeaklySupCCLK,
 )
-from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.pairs import Pairs, Samples, in_batch
 
 B, D = 12, 6
@@ -361,17 +358,6 @@ def test_the_kernel_of_an_objective_takes_values_by_name_too():
     same(FairCCLK(kernel).kernel(condition, condition), kernel(condition, condition))
 
 
-@pytest.mark.parametrize("objective", [FairCCLK, WeaklySupCCLK, SoftInfoNCE, Repelled])
-def test_terms_of_pairs_average_to_the_loss(objective):
-    criterion = objective(Product(on={"species": Delta(), "age": RBF(1.0)}))
-    pairs = in_batch(
-        nn.functional.normalize(VIEWS, dim=-1), Samples({"species": SPECIES, "age": AGE})
-    )
-    values, weights = own_terms(criterion, pairs)
-    exact((values * weights).sum() / weights.sum(), criterion.loss(pairs))
-    assert [*pairs.samples.condition] == ["species", "age"]
-
-
 def test_sums_of_products_read_the_conditions_of_all():
     kernel = Sum(
         [
@@ -446,15 +432,6 @@ def test_values_that_do_not_fit_are_refused_by_name():
     for given, quoted in ((AGE, r"\(12,\)"), ({"pose": AGE, "age": AGE}, r"\['age', 'pose'\]")):
         with pytest.raises(TypeError, match=f"{reads} {quoted}"):
             objective.kernel.kernel(given, given)
-
-
-def test_an_objective_with_a_joint_kernel_can_be_copied_and_pickled():
-    kernel = Product(on={"age": Linear(), "pose": Cosine()})
-    objective, condition = FairCCLK(kernel), {"age": AGE, "pose": POSE}
-    expected = objective(*VIEWS, condition=condition)
-    for other in (copy.deepcopy(objective), pickle.loads(pickle.dumps(objective))):
-        exact(other(*VIEWS, condition=condition), expected)
-        assert other.kernel is not objective.kernel
 
 
 def test_widths_may_change_from_call_to_call():

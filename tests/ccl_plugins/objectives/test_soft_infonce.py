@@ -1,46 +1,18 @@
 from __future__ import annotations
 
-import math
-
-import pytest
 import torch
 from support import slow_infonce, slow_loops
 from support.slow_infonce import assert_same, random_batch
 from torch.nn.functional import normalize
 
 from ccl_plugins.kernels import RBF, Cosine, Linear
-from ccl_plugins.objectives import InfoNCE, SoftInfoNCE, WeaklySupInfoNCE
+from ccl_plugins.objectives import SoftInfoNCE
 from ccl_plugins.pairs import Pairs, Queue, Samples
 
 
 def metadata(b=7, c=3, seed=3):
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(b, c, generator=generator, dtype=torch.float64)
-
-
-def test_y_aware_infonce_is_an_rbf_kernel_of_the_metadata():
-    (x, y), _ = random_batch()
-    age = metadata(c=1)
-    targets = [[math.exp(-((a - b) ** 2) / (2 * 0.5**2)) for b in age[:, 0]] for a in age[:, 0]]
-    slow = slow_infonce.both(slow_infonce.soft, x, y, targets, 0.3)
-    objective = SoftInfoNCE(RBF(scale=2 * 0.5**2), 0.3)
-    assert_same(objective(x, y, condition=age[:, 0]), slow, (x, y))
-
-
-def test_x_clr_is_a_softmax_of_similarities_over_both_views():
-    (x, y), _ = random_batch()
-    captions, rows = metadata(), range(7)
-    cosines = slow_loops.gram("cosine", captions)
-    values = []
-    for a, k in ((x, y), (y, x)):
-        for i in rows:
-            keys = [(k[j], j) for j in rows] + [(a[j], j) for j in rows if j != i]
-            targets = [math.exp(cosines[i, j] / 0.1) for _, j in keys]
-            scores = [slow_infonce.score(a[i], key, 0.3) for key, _ in keys]
-            terms = [t * torch.log(e / sum(scores)) for t, e in zip(targets, scores, strict=True)]
-            values.append(-sum(terms) / sum(targets))
-    objective = SoftInfoNCE(Cosine(), 0.3, target_temperature=0.1, within_view=True)
-    assert_same(objective(x, y, condition=captions), slow_infonce.mean(values), (x, y))
 
 
 def test_ressl_takes_targets_from_keys_and_a_queue_without_the_own_sample():
@@ -101,20 +73,6 @@ def test_where_queries_alone_have_values_all_keys_are_compared_by_these():
     torch.testing.assert_close(losses[0], losses[1], rtol=0, atol=0)
 
 
-def test_equality_of_classes_makes_it_weaklysup_infonce():
-    (x, y), ids = random_batch()
-    torch.testing.assert_close(
-        SoftInfoNCE(Linear(), 0.3)(x, y, condition=ids),
-        WeaklySupInfoNCE(0.3)(x, y, condition=ids),
-    )
-
-
-def test_samples_that_are_alike_to_none_make_it_infonce():
-    (x, y), _ = random_batch()
-    found = SoftInfoNCE(Linear(), 0.3)(x, y, condition=torch.arange(7))
-    torch.testing.assert_close(found, InfoNCE(0.3)(x, y))
-
-
 def test_similarities_below_0_count_as_0():
     (x, y), _ = random_batch()
     z = metadata()
@@ -147,8 +105,3 @@ def test_an_anchor_like_no_candidate_does_not_count():
     rest = [0, 1, 3, 4, 5, 6]
     slow = slow_infonce.both(slow_infonce.soft, x, y, targets, 0.3, anchors=rest)
     assert_same(SoftInfoNCE(Linear(), 0.3)(x, y, condition=z), slow, (x, y))
-
-
-def test_a_target_temperature_out_of_range_is_named():
-    with pytest.raises(ValueError, match=r"target_temperature must be .* not 0"):
-        SoftInfoNCE(Cosine(), target_temperature=0)
