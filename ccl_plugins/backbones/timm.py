@@ -84,7 +84,7 @@ class Timm(nn.Module):
             )
         self.stem = stem
         self.options = dict(options or {})
-        self.model: Any = timm_models.create(name, pretrained, self.options)
+        self.model: Any = timm_models.create_model(name, pretrained, self.options)
         if stem == "cifar":
             _cifar_stem(self.model, name)
         if features != "default":

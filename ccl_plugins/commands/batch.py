@@ -69,9 +69,9 @@ def attempt_each(runs: Iterable[str], work: Callable[[Path], object]) -> dict[Pa
 
 def compared(results: Iterable[Result]) -> TextTable:
     """The results of runs in one table: a line for each metric and configuration."""
-    from ccl_plugins.experiments.results import compare
+    from ccl_plugins.experiments.results import compare_results
 
-    rows = compare(results)
+    rows = compare_results(results)
     notes = _notes([row["test"] for row in rows if row["test"] is not None])
     return TextTable(rows, ["", *notes] if notes else [], columns=_columns)
 

@@ -261,7 +261,7 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Checked]:
         Mistake: For the last file with a mistake; a line for each other is printed.
     """
     from ccl_plugins.experiments.pipeline import Pipeline
-    from ccl_plugins.experiments.train import check, check_installed, prepare, rehearse
+    from ccl_plugins.experiments.train import check_installed, check_run, prepare, rehearse
 
     ready: list[Checked] = []
     mistakes: list[str] = []
@@ -271,7 +271,7 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Checked]:
             check_installed(job.folder)
         pipeline = Pipeline.from_toml(job.file, changes=job.changes, **job.settings)
         existing = {"resume": options.resume, "overwrite": options.overwrite}
-        ready.append(check(pipeline, job.folder, **existing))
+        ready.append(check_run(pipeline, job.folder, **existing))
 
     def try_out(job: Job) -> None:
         rehearse(prepare(ready[jobs.index(job)]))
@@ -302,7 +302,7 @@ def _train(
     from ccl_plugins.experiments.pipeline import Run
     from ccl_plugins.experiments.results import Result
     from ccl_plugins.experiments.train import prepare, train
-    from ccl_plugins.figures.board import show
+    from ccl_plugins.figures.board import show_figures
     from ccl_plugins.training.fitting import CannotBegin
     from ccl_plugins.training.interrupt import LostProcess
     from ccl_plugins.training.step_checks import NotFinite
@@ -332,5 +332,5 @@ def _train(
     run = Run(job.folder, pipeline, splits, trained=prepared.trained)
     result = measured(run, job.file)
     if splits is not None:  # else it has no features, which take time to compute
-        attempt(f"{job.folder}: the pictures for TensorBoard", show, run)
+        attempt(f"{job.folder}: the pictures for TensorBoard", show_figures, run)
     return result

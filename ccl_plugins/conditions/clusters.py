@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import DEEPEST, WIDEST, one_of, whole, wholes
-from ccl_plugins.conditions.kmeans import Backend, kmeans, spread
+from ccl_plugins.conditions.kmeans import Backend, cluster_spread, kmeans
 from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import (
     Condition,
@@ -153,7 +153,9 @@ class Clusters:
             name = f"centroids_{k}"
             last = previous.extras.get(name) if previous is not None and self.warm_start else None
             ids, extras[name] = self.find(given, k, last, assign=assign)
-            extras[f"sizes_{k}"], extras[f"distances_{k}"] = spread(given, ids, extras[name])
+            extras[f"sizes_{k}"], extras[f"distances_{k}"] = cluster_spread(
+                given, ids, extras[name]
+            )
             columns.append(torch.full((len(points),), -1).masked_scatter(valid, ids))
         return self._table(columns, extras)
 

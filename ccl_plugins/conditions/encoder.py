@@ -115,7 +115,7 @@ class Encoder:
         return functional.normalize(features, dim=1) if self.normalize else features
 
     def _extracted(self, name: str, split: Any) -> Tensor:
-        model: nn.Module = timm_models.create(
+        model: nn.Module = timm_models.create_model(
             name,
             self.pretrained,
             self.options,

@@ -85,7 +85,7 @@ def kmeans(
     return ids, centroids
 
 
-def spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
+def cluster_spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, Tensor]:
     """The number of points of each cluster, (k,), and their mean distance to its centroid, (k,) float32.
 
     Args:

@@ -13,7 +13,7 @@ from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
 
 
 class Saved:
-    """A condition that was fitted before, from a file of `ccl_plugins.metadata.fitted.save`.
+    """A condition that was fitted before, from a file of `ccl_plugins.metadata.fitted.save_table`.
 
     Shape:
         N samples -> the saved values, with their extras
@@ -48,7 +48,7 @@ class Saved:
 
     def fit(self, split: Any, embed: Embed, previous: Table | None) -> Table:
         """The saved table, if it is of this data set."""
-        table, _ = fitted.load(self.file)
+        table, _ = fitted.load_table(self.file)
         require_rows(len(table.values) if table.values.ndim else 1, split, str(self.file))
         require_images(self.file, split)
         return table

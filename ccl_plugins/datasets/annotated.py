@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils import data
 
 from ccl_plugins.files.tables import row_of
-from ccl_plugins.metadata.groups import groups_of
+from ccl_plugins.metadata.groups import sample_groups
 
 
 class Annotated(data.Dataset[tuple[Any, int]]):
@@ -59,7 +59,7 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         self.skipped: list[Any] = []
         self.reading: Any = {}
         self.group = group
-        groups_of(self)
+        sample_groups(self)
         if reads_several(samples):
             self.__getitems__ = self._read_together
 
@@ -114,7 +114,7 @@ def as_texts(
     return texts
 
 
-def rows_of(
+def annotations_of(
     split: Any, rows: Sequence[int]
 ) -> tuple[dict[str, Any], Any, dict[str, Any], str | None]:
     """Metadata, vocabulary, texts and group of some rows of a split, as `Annotated` takes them."""

@@ -125,7 +125,9 @@ class HuggingFace:
         place = f"{self.path}, split {self.names[split]!r}"
         more = {name: self.reading[name] for name in ("levels", "page")}
         made = Annotated(
-            Images(source.select_columns([self._image]), self._image, self.mode, place, **more),
+            DecodedImages(
+                source.select_columns([self._image]), self._image, self.mode, place, **more
+            ),
             columns,
             self._encoded.vocabulary,
             {name: as_texts(name, column, place) for name, column in texts.items()},
@@ -306,7 +308,7 @@ class HuggingFace:
         return {**hold_out(columns["label"], self.test_fraction, self.seed, groups, words)}
 
 
-class Images:
+class DecodedImages:
     """The images of a data set of ``datasets``, decoded as they are read.
 
     Args:

@@ -15,7 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.datasets.annotated import Annotated, rows_of
+from ccl_plugins.datasets.annotated import Annotated, annotations_of
 from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
 from ccl_plugins.files.images import (
     Levels,
@@ -35,7 +35,7 @@ from ccl_plugins.files.looks import Look, Looks
 from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.files.tables import row_of
 from ccl_plugins.metadata.columns import Encoded
-from ccl_plugins.metadata.groups import groups_of
+from ccl_plugins.metadata.groups import sample_groups
 
 OnError = Literal["error", "skip"]
 
@@ -175,7 +175,7 @@ class ImageFiles(Annotated):
         """The images of some rows."""
         selected = ImageFiles(
             [self.paths[row] for row in rows],
-            *rows_of(self, rows),
+            *annotations_of(self, rows),
             reading=self.reading,
             source=self.source,
         )
@@ -338,7 +338,7 @@ class ImageFileDataset:
 
     def _rows(self, split: str, files: ImageFiles) -> list[int]:
         """The rows of a split in the source of both."""
-        fraction, groups = self.test_fraction or 0.0, groups_of(files)
+        fraction, groups = self.test_fraction or 0.0, sample_groups(files)
         words = files.vocabulary.get("label")
         return hold_out(files.targets, fraction, self.seed, groups, words)[split].tolist()
 

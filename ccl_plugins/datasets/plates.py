@@ -17,7 +17,7 @@ from ccl_plugins.protocols import ValueType
 MECHANISMS, SITES, PLATES, STAINS, CELLS = 4, 5, 4, 5, 6
 """Classes; sites, the last of which is new; plates of a site; channels; the most cells of an image."""
 
-TRAITS = {
+CELL_RANGES = {
     "radius": (0.22, 0.42),  # of a cell, in half sides of the image
     "length": (1.0, 1.7),  # the long radius over the mean one
     "nucleus": (0.25, 0.75),  # its radius over the cell's
@@ -91,8 +91,8 @@ class Plates:
         held_out = "train" if split == "train" else self.held_out
         part = ("train", "sites", "validation", "new site").index(held_out)
         world = torch.Generator().manual_seed(8 * self.seed)
-        traits = torch.rand(MECHANISMS, len(TRAITS), generator=world)
-        own = 0.12 * torch.randn(MECHANISMS * self.compounds, len(TRAITS), generator=world)
+        traits = torch.rand(MECHANISMS, len(CELL_RANGES), generator=world)
+        own = 0.12 * torch.randn(MECHANISMS * self.compounds, len(CELL_RANGES), generator=world)
         gains = torch.randn(SITES * (PLATES + 1), STAINS, generator=world)
         offsets = torch.rand(SITES * PLATES, STAINS, generator=world)
         stripes = torch.rand(SITES, 2 + STAINS, generator=world)
@@ -116,7 +116,7 @@ class Plates:
         unit = (
             traits[mechanism]
             + own[compound]
-            + 0.08 * torch.randn(n, len(TRAITS), generator=generator)
+            + 0.08 * torch.randn(n, len(CELL_RANGES), generator=generator)
         )
         unit = (0.5 + dose[:, None] * (unit - 0.5)).clamp(0, 1)
         images = cells(unit, self.size, generator)
@@ -151,7 +151,7 @@ def cells(unit: Tensor, size: int, generator: torch.Generator) -> Tensor:
         generator: Of places, angles and which places are taken.
     """
     n = len(unit)
-    low, high = torch.tensor([*TRAITS.values()]).T
+    low, high = torch.tensor([*CELL_RANGES.values()]).T
     radius, length, nucleus, membrane, grains, fibers, crowd = (low + (high - low) * unit).T
     line = (2 * torch.arange(size) + 1) / size - 1
     image = torch.zeros(n, STAINS, size, size)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils import data
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.datasets.annotated import Annotated, reads_several, rows_of
+from ccl_plugins.datasets.annotated import Annotated, annotations_of, reads_several
 from ccl_plugins.datasets.splitting import check_fraction, check_split
 from ccl_plugins.files.tables import choose
 from ccl_plugins.protocols import Dataset, ValueType, trait
@@ -69,7 +69,7 @@ class Subset:
             )
         rows = range(len(full)) if size is None else self._rows(full, size)
         samples: data.Dataset[Any] = data.Subset(full, rows)
-        part = Annotated(Kept(samples) if self.keep else samples, *rows_of(full, rows))
+        part = Annotated(Kept(samples) if self.keep else samples, *annotations_of(full, rows))
         part.skipped, part.reading = getattr(full, "skipped", []), getattr(full, "reading", {})
         return part
 

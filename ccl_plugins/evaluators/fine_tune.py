@@ -9,7 +9,7 @@ from torch import nn
 
 from ccl_plugins.evaluators.columns import of_known_classes, rows_with_classes, top1, two_classes
 from ccl_plugins.evaluators.few_shot import drawn, few
-from ccl_plugins.evaluators.gradient_probes import Plan, Schedule, head
+from ccl_plugins.evaluators.gradient_probes import Plan, RateSchedule, head
 from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Frozen, Images, Measurement
 
@@ -56,7 +56,7 @@ class FineTune:
         epochs: int = 30,
         batch_size: int = 256,
         samples: int | float | None = None,
-        schedule: Schedule = "cosine",
+        schedule: RateSchedule = "cosine",
         seed: int = 0,
         column: str = "label",
     ) -> None:

@@ -14,7 +14,7 @@ from ccl_plugins.arguments import below_one, non_negative, one_of, positive, who
 from ccl_plugins.evaluators.columns import of_known_classes, top1, two_classes, with_classes
 from ccl_plugins.protocols import Frozen, Measurement
 
-Schedule = Literal["constant", "step", "cosine"]
+RateSchedule = Literal["constant", "step", "cosine"]
 """How the learning rate falls: not at all, to ``drop`` of it after 60 % and again after 80 % of all steps,
 or as half a cosine to 0."""
 
@@ -23,12 +23,18 @@ class Plan:
     """How a classifier is trained; the arguments are those of `LinearSGD`."""
 
     def __init__(
-        self, lr: float, epochs: int, batch_size: int, schedule: Schedule, drop: float, seed: int
+        self,
+        lr: float,
+        epochs: int,
+        batch_size: int,
+        schedule: RateSchedule,
+        drop: float,
+        seed: int,
     ) -> None:
         self.lr = positive("lr", lr)
         self.epochs = whole("epochs", epochs, 1)
         self.batch_size = whole("batch_size", batch_size, 1)
-        self.schedule = one_of("schedule", schedule, get_args(Schedule))
+        self.schedule = one_of("schedule", schedule, get_args(RateSchedule))
         self.drop = positive("drop", drop)
         self.seed = whole("seed", seed, 0)
 
@@ -164,7 +170,7 @@ class LinearSGD(_Probe):
         lr: float = 0.1,
         epochs: int = 90,
         batch_size: int = 256,
-        schedule: Schedule = "cosine",
+        schedule: RateSchedule = "cosine",
         drop: float = 0.1,
         momentum: float = 0.9,
         nesterov: bool = True,
@@ -230,7 +236,7 @@ class LinearAdam(_Probe):
         lr: float = 1e-3,
         epochs: int = 100,
         batch_size: int = 512,
-        schedule: Schedule = "constant",
+        schedule: RateSchedule = "constant",
         drop: float = 0.1,
         beta1: float = 0.9,
         weight_decay: float = 1e-6,

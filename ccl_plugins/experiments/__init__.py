@@ -9,7 +9,7 @@ from ccl_plugins.experiments.pipeline import load as load
 from ccl_plugins.experiments.results import Group as Group
 from ccl_plugins.experiments.results import Paired as Paired
 from ccl_plugins.experiments.results import Result as Result
-from ccl_plugins.experiments.results import compare as compare
+from ccl_plugins.experiments.results import compare_results as compare_results
 from ccl_plugins.experiments.results import groups_of as groups_of
 from ccl_plugins.experiments.results import judged_by as judged_by
 from ccl_plugins.experiments.results import paired as paired

@@ -41,7 +41,7 @@ from ccl_plugins.experiments.measure import (
 from ccl_plugins.experiments.record import Record, check_plugins, read_json
 from ccl_plugins.experiments.recorded import Recorded, lost_objects, refuse_lost, with_objects
 from ccl_plugins.experiments.rules import check_columns, texts_for_evaluators
-from ccl_plugins.experiments.train import check, prepare, train
+from ccl_plugins.experiments.train import check_run, prepare, train
 from ccl_plugins.files.images import read_image
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
@@ -104,7 +104,7 @@ class Pipeline(Composition):
         """
         pipeline, folder = self.with_settings(**settings), Path(out).expanduser()
         with one_line_warnings(folder):
-            checked = check(pipeline, folder, resume=resume, overwrite=overwrite)
+            checked = check_run(pipeline, folder, resume=resume, overwrite=overwrite)
             prepared = prepare(checked, callbacks, logger)
             train(prepared, progress=progress)
         splits = prepared.splits if pipeline.built_evaluators else None

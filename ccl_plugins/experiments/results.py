@@ -194,7 +194,7 @@ def spread(
     return f"{mean:.4g}" if deviation is None else f"{mean:.4g} ± {deviation:g}"
 
 
-def compare(results: Iterable[Result]) -> list[dict[str, Any]]:
+def compare_results(results: Iterable[Result]) -> list[dict[str, Any]]:
     """One row for each measurement and configuration, measurements together; then runs without any.
 
     A row has what is known of its measurement: ``sentence``, ``column``, ``role``, ``direction`` and
@@ -299,7 +299,7 @@ def groups_of(results: Sequence[Result]) -> list[Group]:
         for some in [group] if _seeds_differ(group) else by_folder.values():
             groups += [some] if _seeds_differ(some) else [[each] for each in some]
     groups.sort(key=lambda group: results.index(group[0]))
-    return [Group(*pair) for pair in zip(groups, labels_of(groups), strict=True)]
+    return [Group(*pair) for pair in zip(groups, run_labels(groups), strict=True)]
 
 
 def _seeds_differ(group: Sequence[Result]) -> bool:
@@ -322,7 +322,7 @@ def beginning_of(names: Sequence[str]) -> str:
     return re.sub(r"(seed[-_,/ ]*)\d+$", r"\1", begin)
 
 
-def labels_of(groups: Sequence[Sequence[Result]]) -> list[str]:
+def run_labels(groups: Sequence[Sequence[Result]]) -> list[str]:
     """A short name for each configuration.
 
     That is what its folder's name has beside that of all others or, where folders are numbers as in a

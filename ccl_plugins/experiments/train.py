@@ -58,7 +58,7 @@ from ccl_plugins.training.same_data import fingerprint, refuse_other_data
 from ccl_plugins.training.sampling import check_batches, check_processes
 from ccl_plugins.training.saved import ResumePoint
 from ccl_plugins.training.settings import FitSettings
-from ccl_plugins.watching.logging import check as check_loggers
+from ccl_plugins.watching.logging import check_loggers as check_loggers
 from ccl_plugins.watching.logging import (
     contained,
     exact_files,
@@ -151,7 +151,7 @@ class Prepared:
         return self.parts
 
 
-def check(
+def check_run(
     pipeline: Composition, out: Path, *, resume: bool = False, overwrite: bool = False
 ) -> Checked:
     """Check that a pipeline can be trained into a folder, without building networks.

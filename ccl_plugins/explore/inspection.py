@@ -20,7 +20,7 @@ from torch.utils import data
 
 import ccl_registry as engine
 from ccl_plugins.commands.base import MISTAKES
-from ccl_plugins.datasets.annotated import Annotated, rows_of
+from ccl_plugins.datasets.annotated import Annotated, annotations_of
 from ccl_plugins.datasets.image_files import ImageFiles
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.configuration import TABLES
@@ -40,7 +40,7 @@ from ccl_plugins.training.fitting import CannotBegin
 from ccl_plugins.training.kernel_check import check_kernel, kernel_readings, scales_of
 from ccl_plugins.training.sampling import check_batches, check_divisible
 from ccl_plugins.training.tables import Tables
-from ccl_plugins.watching.logging import check as check_loggers
+from ccl_plugins.watching.logging import check_loggers as check_loggers
 from ccl_plugins.watching.symptoms import Beginning, UnfitCondition
 
 if TYPE_CHECKING:
@@ -302,7 +302,7 @@ def _some(split: Any, rows: Sequence[int]) -> Any:
     """Some samples of a split."""
     if isinstance(split, ImageFiles):
         return split.select(rows)
-    return Annotated(data.Subset(split, rows), *rows_of(split, rows))
+    return Annotated(data.Subset(split, rows), *annotations_of(split, rows))
 
 
 def _try_images(
@@ -453,7 +453,7 @@ def _step(pipeline: Composition, parts: Any, train: Any, samples: int) -> dict[s
     settings = pipeline.settings
     batch = settings.batch_size // settings.processes
     size = min(len(train), STEPS * batch * settings.accumulate)
-    few = Annotated(data.Subset(train, range(size)), *rows_of(train, range(size)))
+    few = Annotated(data.Subset(train, range(size)), *annotations_of(train, range(size)))
     times: list[float] = []
 
     class Clock(Callback):

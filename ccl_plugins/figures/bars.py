@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.results import compare
+from ccl_plugins.experiments.results import compare_results
 from ccl_plugins.figures.samples import same_data
 from ccl_plugins.figures.series import COLUMNS, Series, panels, series
 from ccl_plugins.figures.style import FAINT, TEXT, short, styled
@@ -42,7 +42,7 @@ class Bars:
         """
         same_data(runs)
         groups = series(runs)
-        rows = compare(result for each in groups for result in each.runs)
+        rows = compare_results(result for each in groups for result in each.runs)
         measured = {
             (row["metric"], row["runs"][0]): row for row in rows if row["after"] is not None
         }

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
 
 
-def show(run: Run) -> list[str]:
+def show_figures(run: Run) -> list[str]:
     """Write the map of the features and the kernel matrix of a run as TensorBoard images.
 
     They are ``figures/embedding_map``, by PCA, which takes less time than t-SNE, and

@@ -309,7 +309,7 @@ def summarize(table: Table, value_type: ValueType, missing: int | None = None) -
     return TableSummary(value_type, tuple(values.shape), missing, tuple(counts), extras)
 
 
-def save(path: str | Path, table: Table, value_type: ValueType, split: Any = None) -> None:
+def save_table(path: str | Path, table: Table, value_type: ValueType, split: Any = None) -> None:
     """Write a table to a safetensors file, which the condition ``saved`` reads.
 
     Args:
@@ -323,8 +323,8 @@ def save(path: str | Path, table: Table, value_type: ValueType, split: Any = Non
     write_tensors(Path(path).expanduser(), {"values": table.values, **extras}, metadata)
 
 
-def load(path: str | Path) -> tuple[Table, ValueType]:
-    """The table in a file of `save`, and its value type.
+def load_table(path: str | Path) -> tuple[Table, ValueType]:
+    """The table in a file of `save_table`, and its value type.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -338,7 +338,7 @@ def load(path: str | Path) -> tuple[Table, ValueType]:
 
 
 def read_kind(path: str | Path) -> tuple[ValueType, tuple[int, ...]]:
-    """The value type and shape of the table that `load` would read; its values are not read."""
+    """The value type and shape of the table that `load_table` would read; its values are not read."""
     shapes, metadata = read_header(Path(path).expanduser())
     value_type: Any = metadata.get("value_type")
     if value_type is None or "values" not in shapes:

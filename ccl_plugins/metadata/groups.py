@@ -61,7 +61,7 @@ def checked_group(
     return ids
 
 
-def groups_of(split: Any) -> Tensor | None:
+def sample_groups(split: Any) -> Tensor | None:
     """(N,) the groups of a split's samples; None if its samples do not belong together."""
     name = getattr(split, "group", None)
     place = {"place": split.place} if hasattr(split, "place") else {}

@@ -51,7 +51,7 @@ def check_name(name: str) -> None:
     raise ValueError(f"timm has no model {name!r}.{near or ' See timm.list_models().'}")
 
 
-def create(
+def create_model(
     name: str,
     pretrained: bool,
     options: Mapping[str, Any],
@@ -362,7 +362,7 @@ def without_memory(name: str, options: Mapping[str, Any]) -> Any:
     """A model whose tensors have shapes alone, or None if this version of timm cannot make it so."""
     with torch.device("meta"):
         try:
-            return create(name, False, options).eval()
+            return create_model(name, False, options).eval()
         except (RuntimeError, NotImplementedError):  # it reads numbers while it is made
             return None
 

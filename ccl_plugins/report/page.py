@@ -17,7 +17,7 @@ from ccl_plugins.experiments.record import Record, differing
 from ccl_plugins.experiments.recorded import loading, lost_objects
 from ccl_plugins.experiments.results import (
     Result,
-    compare,
+    compare_results,
     judged_by,
     name_of,
     result_of,
@@ -109,7 +109,7 @@ def _page(shown: Runs, said: Sequence[str]) -> dict[str, Any]:
     groups, findings = shown.groups, [*shown.findings()]
     drawn = pictures(shown.titled, shown.pictured)
     others = [each for name, each in drawn.items() if name not in BESIDE]
-    rows = [row for row in compare(shown.results) if row["metric"] is not None]
+    rows = [row for row in compare_results(shown.results) if row["metric"] is not None]
     return {
         "title": " and ".join(each.name for each in groups[:3])
         + (f" and {len(groups) - 3} more" if len(groups) > 3 else ""),

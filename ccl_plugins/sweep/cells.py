@@ -27,7 +27,7 @@ from ccl_plugins.experiments.measure import (
 from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.experiments.record import DATA, read_json, write_json
 from ccl_plugins.experiments.results import Group, settings_of
-from ccl_plugins.experiments.train import Prepared, RunInterrupted, check, prepare, train
+from ccl_plugins.experiments.train import Prepared, RunInterrupted, check_run, prepare, train
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.differences import differences
 from ccl_plugins.files.fingerprints import other_data
@@ -36,7 +36,7 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Measurement
-from ccl_plugins.sweep.queue import Entry, Queue, import_optuna
+from ccl_plugins.sweep.queue import CellQueue, Entry, import_optuna
 from ccl_plugins.sweep.sweep import NAME, OWN, Sweep, held_rows, named, text_of
 from ccl_plugins.training.same_data import OtherData
 from ccl_registry.errors import Mistake
@@ -64,7 +64,7 @@ def begin(sweep: Sweep, *, resume: bool = False) -> None:
     """
     if sweep.trials is not None:
         import_optuna()
-    file, queue = sweep.out / "sweep.json", Queue(sweep)
+    file, queue = sweep.out / "sweep.json", CellQueue(sweep)
     with queue.locked():
         if file.exists():
             _check_same(sweep, read_json(file), resume)
@@ -118,7 +118,7 @@ def work(
         RunInterrupted: If training was stopped; the cell goes on when the sweep is resumed.
         OtherData: If the data is not that of the cells before.
     """
-    queue = Queue(sweep)
+    queue = CellQueue(sweep)
     name: str | None = ""
     while name is not None:
         with queue.taking() as name:
@@ -126,7 +126,7 @@ def work(
                 _work_on(queue, name, progress, tell)
 
 
-def _work_on(queue: Queue, name: str, progress: bool, tell: Callable[[str], None]) -> None:
+def _work_on(queue: CellQueue, name: str, progress: bool, tell: Callable[[str], None]) -> None:
     sweep, cell = queue.sweep, queue.read(name).values
     tell(f"cell {name} (of {sweep.size}): {named(cell)}")
     pruning = _pruning(queue, name)
@@ -174,7 +174,7 @@ def _run_cell(
 ) -> dict[str, float]:
     """Train and measure a cell, from its last checkpoint; the metrics of the validation part."""
     pipeline = Pipeline.from_dict(sweep.configuration(cell))
-    prepared = prepare(check(pipeline, folder, resume=True), callbacks)
+    prepared = prepare(check_run(pipeline, folder, resume=True), callbacks)
     _refuse_other_data(sweep, prepared.record)
     own = sweep.own_validation
     if own is None:
@@ -255,7 +255,7 @@ def _of(metrics: Mapping[str, T], name: str) -> T:
     return metrics[name]
 
 
-def _pruning(queue: Queue, cell: str) -> list[Any]:
+def _pruning(queue: CellQueue, cell: str) -> list[Any]:
     """A callback that stops a run whose logged value is behind that of other cells."""
     name = queue.sweep.prune
     if name is None:
@@ -344,7 +344,7 @@ class Cell:
 
 def cells_of(sweep: Sweep) -> list[Cell]:
     """The cells of a sweep that were begun or wait, in order."""
-    return [_cell(sweep, name, entry) for name, entry in Queue(sweep).entries().items()]
+    return [_cell(sweep, name, entry) for name, entry in CellQueue(sweep).entries().items()]
 
 
 def _cell(sweep: Sweep, name: str, entry: Entry) -> Cell:

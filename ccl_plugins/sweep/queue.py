@@ -53,7 +53,7 @@ class Entry:
     seen: Mapping[str, float] = field(default_factory=dict)
 
 
-class Queue:
+class CellQueue:
     """The cells of a sweep, which any number of processes take, on any machine that sees the folder.
 
     Args:

@@ -21,7 +21,7 @@ from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.configuration import TABLES
 from ccl_plugins.experiments.overrides import dotted, override
 from ccl_plugins.kinds import registry
-from ccl_plugins.metadata.groups import groups_of, validation_rows
+from ccl_plugins.metadata.groups import sample_groups, validation_rows
 
 SEARCH = ("trials", "seed", "prune")
 """What a ``[search]`` table has beside keys of the pipeline."""
@@ -322,7 +322,7 @@ def held_rows(train: Any) -> Tensor:
         ValueError: If it has none, as it is of one group, or sample.
     """
     try:
-        return validation_rows(len(train), groups_of(train))[1]
+        return validation_rows(len(train), sample_groups(train))[1]
     except ValueError as error:
         raise ValueError(f"{error}; {OWN} takes its place") from None
 
@@ -333,7 +333,7 @@ OWN = "data of your own (validation = {...} of the sweep)"
 
 def _of_few(split: Any, rows: Tensor) -> Iterator[str]:
     """A line if the rows (k,) of a split that cells are chosen by are few groups or samples."""
-    groups = groups_of(split)
+    groups = sample_groups(split)
     ids = torch.arange(len(split)) if groups is None else groups
     count = len(ids[rows].unique())
     if count >= FEW:

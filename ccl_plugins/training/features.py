@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from ccl_plugins.files.mapped import Filling, Rows, rows
 from ccl_plugins.metadata.columns import columns_and_words
-from ccl_plugins.metadata.groups import groups_of
+from ccl_plugins.metadata.groups import sample_groups
 from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
 from ccl_plugins.training import ranks
@@ -68,7 +68,7 @@ def frozen_features(
         projections=_projections(method, split, transform, batch_size, workers)
         if projections
         else None,
-        groups=groups_of(split),
+        groups=sample_groups(split),
         freeze=partial(
             frozen_features,
             method,

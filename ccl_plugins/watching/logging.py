@@ -31,7 +31,7 @@ CONTAINED = (
 """What is called while a run trains."""
 
 
-def check(loggers: Mapping[str, Any]) -> None:
+def check_loggers(loggers: Mapping[str, Any]) -> None:
     """Let loggers check that they can be opened.
 
     Raises:

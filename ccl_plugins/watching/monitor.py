@@ -21,7 +21,7 @@ from ccl_plugins.evaluators.intervals import without_intervals
 from ccl_plugins.files.mapped import rows
 from ccl_plugins.files.processes import is_first
 from ccl_plugins.information.plane import points
-from ccl_plugins.metadata.groups import groups_of
+from ccl_plugins.metadata.groups import sample_groups
 from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Evaluator, Frozen, UndefinedMetric, trait
@@ -184,7 +184,7 @@ class Monitor(Callback):
         self._most = min(-(-SAMPLES // settings.batch_size), epoch, interval)
         self._counted = min(-(-BATCH_SAMPLES // settings.batch_size), self._most)
         passes = self._most * settings.batch_size / size
-        written, self._held = roles(size, passes, groups_of(module.split))
+        written, self._held = roles(size, passes, sample_groups(module.split))
         self._written = written.to(module.device)
         fitted, held = (written & side for side in (~self._held, self._held))
         self._sides = fitted.nonzero().flatten(), held.nonzero().flatten()

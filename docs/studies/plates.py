@@ -16,7 +16,7 @@ from torch.nn import functional
 
 import ccl_plugins as ccl
 from ccl_plugins.datasets import InMemory
-from ccl_plugins.datasets.plates import STAINS, TRAITS, cells
+from ccl_plugins.datasets.plates import CELL_RANGES, STAINS, cells
 from ccl_plugins.transforms import SimCLRTransform
 from ccl_plugins.transforms.batched import uniforms
 
@@ -63,8 +63,8 @@ class Screen:
 def drawn(seed: int, part: str, standardized: bool) -> InMemory:
     """The wells of a part."""
     world = torch.Generator().manual_seed(10 * seed)
-    usual = 0.3 + 0.4 * torch.rand(len(TRAITS), generator=world)
-    effects = 0.35 * torch.randn(1 + TREATMENTS, len(TRAITS), generator=world)
+    usual = 0.3 + 0.4 * torch.rand(len(CELL_RANGES), generator=world)
+    effects = 0.35 * torch.randn(1 + TREATMENTS, len(CELL_RANGES), generator=world)
     effects[0] = 0
     effect = torch.rand(14, 2 * STAINS + 1, generator=world)
 
@@ -78,7 +78,7 @@ def drawn(seed: int, part: str, standardized: bool) -> InMemory:
         treatment = treatment % half + half * second
     control = torch.arange(len(plate)) % 4 == 0
     label = torch.where(control, 0, 1 + treatment)
-    unit = usual + effects[label] + 0.08 * torch.randn(len(label), len(TRAITS), generator=draw)
+    unit = usual + effects[label] + 0.08 * torch.randn(len(label), len(CELL_RANGES), generator=draw)
     images = stained(cells(unit.clamp(0, 1), SIZE, draw), effect[plate], draw)
     if standardized:
         images = by_controls(images, plate, control)

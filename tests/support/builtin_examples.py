@@ -61,7 +61,7 @@ def table(folder: Path) -> Mapping[str, Any]:
 
 def saved(folder: Path) -> Mapping[str, Any]:
     # The same class for all: a saved table belongs to its samples in their order.
-    fitted.save(folder / "z.safetensors", Table(torch.zeros(SAMPLES).long()), "categorical")
+    fitted.save_table(folder / "z.safetensors", Table(torch.zeros(SAMPLES).long()), "categorical")
     return {"file": str(folder / "z.safetensors")}
 
 

@@ -176,7 +176,7 @@ def test_a_tilde_is_the_home_folder_wherever_a_file_is_named(tmp_path, monkeypat
     (tmp_path / "tree.csv").write_text("parent,child\nanimal,cat\nanimal,dog\n")
     ids = fit(WordNet(level=2, source="~/tree.csv"), Split(label=["cat", "dog"]))
     assert ids.tolist() == [0, 1]
-    model = timm_models.create("resnet10t", False, {})
+    model = timm_models.create_model("resnet10t", False, {})
     torch.save(model.state_dict(), tmp_path / "w.pt")
     timm_models.load_weights(model, "~/w.pt")
 

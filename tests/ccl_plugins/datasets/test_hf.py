@@ -13,7 +13,7 @@ from torch.utils import data
 
 import ccl_plugins as ccl
 from ccl_plugins.datasets import HuggingFace
-from ccl_plugins.datasets.hf import Images
+from ccl_plugins.datasets.hf import DecodedImages
 from ccl_plugins.training.loader import Items
 
 FEATURES = Features(
@@ -144,7 +144,9 @@ def test_an_image_that_cannot_be_decoded_is_named_by_its_row(tmp_path):
     features = Features({"image": Image(), "label": Value("int64")})
     given = [{"path": None, "bytes": b"no image"}] * 3
     broken = Dataset.from_dict({"image": given, "label": [0, 1, 0]}, features)
-    images = Images(broken.select_columns(["image"]), "image", "RGB", "broken, split 'train'")
+    images = DecodedImages(
+        broken.select_columns(["image"]), "image", "RGB", "broken, split 'train'"
+    )
     with pytest.raises(OSError, match="broken, split 'train': the image of row 1 "):
         images.__getitems__([1, 2])
 
@@ -248,8 +250,8 @@ def test_images_of_more_than_8_bits_are_refused_and_not_cut():
     with pytest.raises(
         OSError, match=r"row 0 \(from 0\).*uint16 from 4095 to 4095, have more than 8"
     ):
-        Images(source, "photo", "L", "here")[0]
-    assert Images(source, "photo", "L", "here", levels=(0, 8190))[0].getpixel((0, 0)) == 128
+        DecodedImages(source, "photo", "L", "here")[0]
+    assert DecodedImages(source, "photo", "L", "here", levels=(0, 8190))[0].getpixel((0, 0)) == 128
 
 
 def small(**columns):
@@ -322,17 +324,17 @@ def test_stored_images_have_the_pixels_of_files(tmp_path):
             for name in (file, tmp_path / "turned.png")
         ]
         source = Dataset.from_dict({"image": cells}, features=features)
-        read = Images(source, "image", "RGB", "here", levels={"uint16": (0, 65535)})
+        read = DecodedImages(source, "image", "RGB", "here", levels={"uint16": (0, 65535)})
         expected = (array.astype(np.float32) / 65535 * 255).round()
         np.testing.assert_array_equal(np.asarray(read[0]), expected)
         np.testing.assert_array_equal(np.asarray(read[1]), np.rot90(array >> 8, 3))
         with pytest.raises(
             OSError, match=r"row 0 \(from 0\).*uint16 from .* have more than 8 bits"
         ):
-            Images(source, "image", "RGB", "here")[0]
+            DecodedImages(source, "image", "RGB", "here")[0]
 
 
 def test_an_empty_cell_is_an_image_that_is_missing():
     source = Dataset.from_dict({"image": [None]}, features=Features({"image": Image()}))
     with pytest.raises(OSError, match=r"row 0 \(from 0\) is missing .* the cell is empty"):
-        Images(source, "image", "RGB", "here")[0]
+        DecodedImages(source, "image", "RGB", "here")[0]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ccl_plugins.datasets import Plates
-from ccl_plugins.datasets.plates import CELLS, MECHANISMS, TRAITS, cells
+from ccl_plugins.datasets.plates import CELL_RANGES, CELLS, MECHANISMS, cells
 
 
 def colors(split):
@@ -76,9 +76,9 @@ def test_parts_have_other_samples_of_the_same_world():
 
 def test_traits_change_what_is_drawn():
     def drawn(**traits):
-        unit = torch.full((200, len(TRAITS)), 0.5)
+        unit = torch.full((200, len(CELL_RANGES)), 0.5)
         for name, value in traits.items():
-            unit[:, [*TRAITS].index(name)] = value
+            unit[:, [*CELL_RANGES].index(name)] = value
         return cells(unit, 32, torch.Generator().manual_seed(0)).mean((0, 2, 3))
 
     nucleus, body, membrane, _, _ = range(5)
@@ -87,7 +87,7 @@ def test_traits_change_what_is_drawn():
     assert drawn(nucleus=1.0)[nucleus] > 2 * drawn(nucleus=0.0)[nucleus]
     assert drawn(membrane=1.0)[membrane] > 2 * drawn(membrane=0.0)[membrane]
     assert drawn(crowd=1.0)[body] > 2 * drawn(crowd=0.0)[body]
-    one = cells(torch.zeros(1, len(TRAITS)), 32, torch.Generator().manual_seed(0))
+    one = cells(torch.zeros(1, len(CELL_RANGES)), 32, torch.Generator().manual_seed(0))
     assert one.min() >= 0
     assert one.max() <= 1
     assert CELLS > 1

@@ -8,7 +8,7 @@ from support.vector_pipeline import ROWS, make_pipeline
 
 import ccl_plugins as ccl
 from ccl_plugins.evaluators import KNN, Dependence, Elsewhere, LinearProbe
-from ccl_plugins.experiments.results import compare, result_of
+from ccl_plugins.experiments.results import compare_results, result_of
 from ccl_plugins.protocols import Frozen, UndefinedMetric
 
 GENERATOR = torch.Generator().manual_seed(7)
@@ -112,6 +112,6 @@ def test_a_run_measures_both_data_sets_before_and_after(tmp_path):
     there = run.features("test").freeze(dataset("test"))
     (expected,) = KNN(k=5)(there, there)
     assert after["flowers/knn/top1"] == pytest.approx(expected.value)
-    rows = {row["metric"]: row for row in compare([result_of(run)])}
+    rows = {row["metric"]: row for row in compare_results([result_of(run)])}
     assert rows["flowers/knn/top1"]["before"] == run.before["flowers/knn/top1"]
     assert rows["flowers/knn/top1"]["after"] == after["flowers/knn/top1"]

@@ -14,7 +14,7 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 import ccl_plugins as ccl
 from ccl_plugins.experiments.train import RunInterrupted
 from ccl_plugins.explore.viewer_file import embed
-from ccl_plugins.figures.board import show
+from ccl_plugins.figures.board import show_figures
 from ccl_plugins.files.events import event_files
 from ccl_plugins.files.sums import SUMS
 
@@ -45,7 +45,7 @@ def test_the_sums_of_a_run_are_right_whatever_was_done_with_it():
         run = fit(out, resume=True, epochs=epochs)
         assert ("metrics.json" in sums_of(out)) == (epochs == 1)
         run.evaluate()
-        assert show(run)
+        assert show_figures(run)
         assert sums_of(out) > {*logged, "metrics.json"}
     again = ccl.load(out)
     again.evaluate()

@@ -17,7 +17,7 @@ from support.resuming import assert_equal
 from support.vector_pipeline import make_pipeline
 
 from ccl_plugins.experiments.pipeline import Run
-from ccl_plugins.experiments.train import RunExists, check, prepare, rehearse, train
+from ccl_plugins.experiments.train import RunExists, check_run, prepare, rehearse, train
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.lock import LOCK, OWNER, FolderGone, FolderInUse, owning
 
@@ -94,7 +94,7 @@ def test_a_run_in_use_is_refused_and_one_that_was_killed_is_not(copied_run, work
 
 
 def test_a_run_that_went_on_since_it_was_checked_is_not_thrown_back(copied_run):
-    prepared = prepare(check(make_pipeline(epochs=4), copied_run, resume=True))
+    prepared = prepare(check_run(make_pipeline(epochs=4), copied_run, resume=True))
     make_pipeline(epochs=3).fit(out=copied_run, resume=True, progress=False)
     with pytest.raises(RunExists, match="another process has gone on with this run: start again"):
         train(prepared, progress=False)
@@ -143,7 +143,7 @@ def test_of_the_ranks_of_a_script_each_measures_and_the_first_writes(two_process
 
 
 def test_the_first_of_several_processes_rehearses_for_all(tmp_path, monkeypatch):
-    prepared = prepare(check(make_pipeline(), tmp_path / "run"))
+    prepared = prepare(check_run(make_pipeline(), tmp_path / "run"))
     seen = []
     monkeypatch.setattr("ccl_plugins.training.fitting.rehearse", lambda *given: seen.append(given))
     rehearse(prepared)

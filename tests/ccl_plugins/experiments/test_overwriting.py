@@ -22,7 +22,7 @@ from tensorboard.summary.writer import event_file_writer
 from torch.utils.tensorboard import SummaryWriter
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments.train import check
+from ccl_plugins.experiments.train import check_run
 from ccl_plugins.files.run_folder import InTheWay, RunFolder
 from ccl_plugins.files.sums import SUMS, write_sums
 from ccl_plugins.loggers import TensorBoard
@@ -116,8 +116,8 @@ def assert_old_or_none(out: Path, before: dict[str, bytes]) -> None:
     with pytest.raises(FileNotFoundError, match="holds no run"):
         ccl.load(out)
     for pipeline in pipelines():
-        assert check(pipeline, out, resume=True).point is None
-        check(pipeline, out)  # the folder is free
+        assert check_run(pipeline, out, resume=True).point is None
+        check_run(pipeline, out)  # the folder is free
 
 
 def test_an_overwrite_that_fails_at_any_change_loses_no_run(old, tmp_path, faults):
@@ -198,8 +198,8 @@ def test_an_overwriting_training_killed_at_random_is_old_new_or_none(old, tmp_pa
 def test_the_record_in_the_checkpoint_is_compared_where_the_folders_record_is_lost(out):
     (out / "pipeline.json").unlink()
     with pytest.raises(ValueError, match=r"another pipeline.*temperature: 0\.1 -> 0\.5"):
-        check(make_pipeline(temperature=0.5), out, resume=True)
-    assert check(make_pipeline(), out, resume=True).point.step == 4
+        check_run(make_pipeline(temperature=0.5), out, resume=True)
+    assert check_run(make_pipeline(), out, resume=True).point.step == 4
 
 
 def test_nothing_is_deleted_or_written_behind_a_link(out, tmp_path):

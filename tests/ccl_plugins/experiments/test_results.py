@@ -12,7 +12,7 @@ import pytest
 from ccl_plugins.commands.batch import compared
 from ccl_plugins.experiments.results import (
     Result,
-    compare,
+    compare_results,
     groups_of,
     judged_by,
     paired,
@@ -84,7 +84,7 @@ def test_a_test_that_is_undefined_says_why(first, second, n, difference, note):
 
 
 def test_groups_of_are_compared_with_the_first_over_common_seeds():
-    first, second = compare(two([0.7, 0.8, 0.9], [0.75, 0.9, 0.92]))
+    first, second = compare_results(two([0.7, 0.8, 0.9], [0.75, 0.9, 0.92]))
     assert first["test"] is None
     assert (second["test"]["against"], second["test"]["n"]) == ("a-*", 3)
     expected = paired({0: 0.7, 1: 0.8, 2: 0.9}, {0: 0.75, 1: 0.9, 2: 0.92})
@@ -100,30 +100,33 @@ def test_seeds_that_begin_alike_are_not_called_a_run_of_one_seed():
         for name in ("fair", "plain")
         for seed in (10, 11)
     ]
-    assert [row["run"] for row in compare(runs)] == ["runs/fair-seed-*", "runs/plain-seed-*"]
+    assert [row["run"] for row in compare_results(runs)] == [
+        "runs/fair-seed-*",
+        "runs/plain-seed-*",
+    ]
     assert [group.name for group in groups_of(runs)] == ["fair", "plain"]
 
 
 def test_runs_of_other_data_sets_and_unfinished_runs_are_not_compared():
     other = two([0.7, 0.8], [0.75, 0.9], dataset="faces")
-    assert [row["test"] for row in compare(other)] == [None, None]
+    assert [row["test"] for row in compare_results(other)] == [None, None]
     stopped = [result("s", 0, 0.1, state="step 1 of 2"), *two([0.7, 0.8], [0.75, 0.9])]
-    tests = [row["test"] for row in compare(stopped)]
+    tests = [row["test"] for row in compare_results(stopped)]
     assert tests[:2] == [None, None]
     assert tests[2]["against"] == "a-*"
 
 
 def test_a_single_run_has_its_interval_and_seeds_have_their_deviation():
-    (one,) = compare([result("a", 0, 0.7, interval=(0.6, 0.8))])
+    (one,) = compare_results([result("a", 0, 0.7, interval=(0.6, 0.8))])
     assert (one["interval"], one["after_deviation"]) == ([0.6, 0.8], None)
     runs = [result(f"a-{seed}", seed, 0.7 + seed, interval=(0.6, 0.8)) for seed in (0, 1)]
-    (both,) = compare(runs)
+    (both,) = compare_results(runs)
     assert both["interval"] is None
     assert both["after_deviation"] == pytest.approx(math.sqrt(0.5))
 
 
 def test_a_row_says_what_its_measurement_is():
-    (row,) = compare([result("a", 0, 0.7)])
+    (row,) = compare_results([result("a", 0, 0.7)])
     about = ("sentence", "column", "role", "direction", "chance")
     assert [row[name] for name in about] == [
         "the share of neighbors",
@@ -132,7 +135,7 @@ def test_a_row_says_what_its_measurement_is():
         "higher",
         0.1,
     ]
-    (empty,) = compare([Result(Path("a"), state="not begun")])
+    (empty,) = compare_results([Result(Path("a"), state="not begun")])
     assert (empty["metric"], empty["sentence"], empty["chance"]) == (None, None, None)
 
 

@@ -85,7 +85,7 @@ def test_a_saved_condition_knows_what_it_was(tmp_path):
     file = tmp_path / "levels.safetensors"
     split = ccl.create("dataset", "color_digits")("train")
     for values in (torch.zeros(len(split), 2).long(), torch.zeros(len(split)).long()):
-        fitted.save(file, Table(values), "categorical", split)
+        fitted.save_table(file, Table(values), "categorical", split)
         if values.ndim == 2:
             with pytest.raises(ValueError, match="Saved, is a hierarchy"):
                 compose("cl_infonce", {"use": "saved", "file": str(file)})

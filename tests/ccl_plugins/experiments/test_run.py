@@ -15,7 +15,7 @@ import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.experiments.pipeline import HELD
 from ccl_plugins.experiments.record import Record
-from ccl_plugins.experiments.train import RunExists, _is_finished, check
+from ccl_plugins.experiments.train import RunExists, _is_finished, check_run
 from ccl_plugins.files.run_folder import RunFolder
 
 TOML = """
@@ -118,7 +118,7 @@ def test_the_record_in_the_checkpoint_says_what_may_change(finished, tmp_path):
     (out / "pipeline.json").write_text(json.dumps(record))
 
     def resume(**settings):
-        return check(finished.pipeline.with_settings(**settings), out, resume=True)
+        return check_run(finished.pipeline.with_settings(**settings), out, resume=True)
 
     for name, text in (("batch_size", "32 -> 16"), ("devices", "1 -> 2"), ("seed", "0 -> 1")):
         with pytest.raises(ValueError, match=rf"another pipeline.*fit\.{name}: {text}"):
@@ -132,7 +132,7 @@ def test_the_record_in_the_checkpoint_says_what_may_change(finished, tmp_path):
 
 def test_a_run_that_went_on_is_not_finished_by_the_weights_of_before(finished, tmp_path):
     shutil.copytree(finished.path, out := tmp_path / "run")
-    checked = check(finished.pipeline, out, resume=True)
+    checked = check_run(finished.pipeline, out, resume=True)
     assert _is_finished(checked)
     further = replace(checked.point, step=checked.point.step + 1)
     assert not _is_finished(replace(checked, point=further))

@@ -16,7 +16,7 @@ import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.experiments.record import differing
-from ccl_plugins.experiments.results import compare, groups_of, result_of
+from ccl_plugins.experiments.results import compare_results, groups_of, result_of
 from ccl_plugins.training import OtherData
 
 
@@ -99,7 +99,7 @@ def test_runs_on_other_data_are_no_seeds_of_one_configuration_and_are_not_compar
         assert main(words) == 0
     results = [result_of(ccl.load(f"runs/{seed}/a")) for seed in (0, 1)]
     assert len(groups_of(results)) == 2
-    assert {row["test"] is None for row in compare(results)} == {True}
+    assert {row["test"] is None for row in compare_results(results)} == {True}
     places = [row["setting"] for row in differing([each.record for each in results])]
     assert places == ["data.train"]
 

@@ -28,7 +28,7 @@ from ccl_plugins.files.checkpoints import read_checkpoint, write_checkpoint
 from ccl_plugins.files.tables import read_table
 from ccl_plugins.files.tensors import write_tensors
 from ccl_plugins.kernels import Precomputed
-from ccl_plugins.metadata.fitted import save
+from ccl_plugins.metadata.fitted import save_table
 from ccl_plugins.networks.timm_models import load_weights
 from ccl_plugins.protocols import Table
 from ccl_plugins.training.tables import Tables
@@ -128,7 +128,7 @@ KINDS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], Any]]] = {
         lambda path: fit(Attributes(file=path, missing="ignore")),
     ),
     "saved.safetensors": (
-        lambda path: save(path, Table(torch.arange(N)), "categorical"),
+        lambda path: save_table(path, Table(torch.arange(N)), "categorical"),
         lambda path: fit(Saved(path)).values,
     ),
     "edges.csv": (

@@ -6,7 +6,7 @@ from support.condition_splits import Split
 
 from ccl_plugins.conditions import Attributes, Clusters, Column, Embedding, Label, Saved
 from ccl_plugins.files.sums import DamagedFile
-from ccl_plugins.metadata.fitted import fit, load, save, summarize
+from ccl_plugins.metadata.fitted import fit, load_table, save_table, summarize
 from ccl_plugins.protocols import Table
 
 
@@ -41,7 +41,7 @@ def test_a_saved_condition_is_the_one_that_was_fitted(tmp_path):
     condition = Clusters(2, of=Column("place", value_type="continuous"))
     split.metadata["place"] = torch.tensor([[0.0], [0], [5], [5], [0]])
     table = fit(condition, split)
-    save(file, table, condition.value_type, split)
+    save_table(file, table, condition.value_type, split)
     again = Saved(file)
     assert again.value_type == "categorical"
     found = fit(again, split)
@@ -50,7 +50,7 @@ def test_a_saved_condition_is_the_one_that_was_fitted(tmp_path):
 
 def test_a_saved_condition_of_another_data_set_is_refused(tmp_path):
     file = tmp_path / "z.safetensors"
-    save(file, fit(Label(), Images()), "categorical", Images())
+    save_table(file, fit(Label(), Images()), "categorical", Images())
     with pytest.raises(ValueError, match="5 rows, and the data set 4 samples"):
         fit(Saved(file), Images(4))
     with pytest.raises(ValueError, match="belongs to another data set"):
@@ -62,10 +62,10 @@ def test_a_saved_condition_of_another_data_set_is_refused(tmp_path):
 )
 def test_a_damaged_file_is_noticed(tmp_path, damage):
     file = tmp_path / "z.safetensors"
-    save(file, fit(Label(), Images()), "categorical")
+    save_table(file, fit(Label(), Images()), "categorical")
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(DamagedFile, match="is damaged"):
-        load(file)
+        load_table(file)
 
 
 def test_a_file_that_is_no_condition_is_named(tmp_path):
@@ -73,7 +73,7 @@ def test_a_file_that_is_no_condition_is_named(tmp_path):
 
     save_file({"weight": torch.zeros(2)}, tmp_path / "w.safetensors")
     with pytest.raises(ValueError, match="holds no fitted condition"):
-        load(tmp_path / "w.safetensors")
+        load_table(tmp_path / "w.safetensors")
     with pytest.raises(ValueError, match="holds no fitted condition"):
         _ = Saved(tmp_path / "w.safetensors").value_type
     with pytest.raises(FileNotFoundError, match="no file"):

@@ -25,7 +25,7 @@ from support.plates_apart import of_plate
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.experiments.record import Record
-from ccl_plugins.experiments.results import Result, compare, labels_of, spread
+from ccl_plugins.experiments.results import Result, compare_results, run_labels, spread
 from ccl_plugins.figures import KeptAndLeaked, embedding_map, figure
 from ccl_plugins.figures.samples import Values, same_data
 from ccl_plugins.files.sums import checksummed
@@ -260,16 +260,16 @@ def test_folders_that_are_numbers_are_named_by_their_settings():
         [Result(Path(f"cells/{i}{seed}"), record=record(seed, *cell)) for seed in (0, 1)]
         for i, cell in enumerate(grid)
     ]
-    assert labels_of(groups) == [
+    assert run_labels(groups) == [
         "objective infonce, scale 0.05",
         "objective fair, scale 0.05",
         "objective infonce, scale 0.1",
         "objective fair, scale 0.1",
     ]
     by_scale = [groups[0], groups[2]]
-    assert labels_of(by_scale) == ["scale 0.05", "scale 0.1"]
-    assert labels_of([[Result(Path("a/x_b"))], [Result(Path("a/x_c"))]]) == ["b", "c"]
-    assert labels_of([[Result(Path("a/x"))], [Result(Path("b/x"))]]) == ["a/x", "b/x"]
+    assert run_labels(by_scale) == ["scale 0.05", "scale 0.1"]
+    assert run_labels([[Result(Path("a/x_b"))], [Result(Path("a/x_c"))]]) == ["b", "c"]
+    assert run_labels([[Result(Path("a/x"))], [Result(Path("b/x"))]]) == ["a/x", "b/x"]
 
 
 def test_a_record_is_a_toml_file_of_the_same_pipeline(tmp_path):
@@ -614,7 +614,7 @@ def test_learning_is_perhaps_where_seeds_are_too_few_unless_each_run_is_beyond_i
 def compared(*groups):
     """What the table of measurements says of tests."""
     shown = SimpleNamespace(groups=groups, results=[r for each in groups for r in each.runs])
-    found = _measured(shown, compare(shown.results))
+    found = _measured(shown, compare_results(shown.results))
     return found["tested"], found["test_notes"]
 
 

@@ -34,7 +34,7 @@ from ccl_plugins.report import page as report
 from ccl_plugins.sweep import cells as sweeps
 from ccl_plugins.sweep.cells import SweepExists
 from ccl_plugins.sweep.command import _table
-from ccl_plugins.sweep.queue import Queue
+from ccl_plugins.sweep.queue import CellQueue
 from ccl_plugins.sweep.sweep import Range, Sweep, named
 
 WRITE_REPORT = report.write_report
@@ -392,12 +392,12 @@ def test_a_process_killed_while_it_takes_a_cell_holds_up_no_other(monkeypatch):
     sweeps.begin(sweep)
 
     def killed():
-        monkeypatch.setattr(Queue, "_next", lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        with Queue(sweep).taking():
+        monkeypatch.setattr(CellQueue, "_next", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+        with CellQueue(sweep).taking():
             pass
 
     os.waitpid(in_a_process(killed), 0)
-    with Queue(sweep).taking() as name:
+    with CellQueue(sweep).taking() as name:
         assert name == "000"
 
 
@@ -407,14 +407,18 @@ def test_a_process_that_does_not_go_on_while_it_takes_a_cell_is_named(monkeypatc
     sweep = sweep_over("infonce")
     sweeps.begin(sweep)
     name = f"process {os.getpid()} on"
-    with Queue(sweep).locked(), pytest.raises(FolderInUse, match=name), Queue(sweep).taking():
+    with (
+        CellQueue(sweep).locked(),
+        pytest.raises(FolderInUse, match=name),
+        CellQueue(sweep).taking(),
+    ):
         pass
 
 
 def test_a_cell_that_another_process_works_on_is_left_to_it():
     sweep = sweep_over("infonce", "nt_xent")
     sweeps.begin(sweep)
-    queue = Queue(sweep)
+    queue = CellQueue(sweep)
     with queue.taking() as first:
         with queue.taking() as second, queue.taking() as third:
             assert (first, second, third) == ("000", "001", None)
@@ -442,7 +446,7 @@ def test_a_record_that_another_process_has_just_put_away_is_passed_over(monkeypa
 def test_a_cell_that_is_done_while_another_process_asks_for_it_stays_done(monkeypatch):
     sweep = sweep_over("infonce")
     sweeps.begin(sweep)
-    queue = Queue(sweep)
+    queue = CellQueue(sweep)
     with queue.taking() as name:
         pass
 
@@ -484,13 +488,13 @@ def test_a_search_draws_the_same_values_again_after_a_kill():
 def test_a_cell_killed_before_its_values_are_noted_draws_the_same_again(monkeypatch):
     sweep = Sweep.from_toml(write(SEARCH))
     sweeps.begin(sweep)
-    queue = Queue(sweep)
+    queue = CellQueue(sweep)
     with queue.taking() as name:
         values = queue.read(name).values
     Path("out").rename("whole")
     sweeps.begin(sweep)
     with monkeypatch.context() as patch:
-        patch.setattr(Queue, "write", mock.Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(CellQueue, "write", mock.Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt), queue.taking():
             pass
     with queue.taking() as name:
@@ -847,7 +851,7 @@ def test_a_search_avoids_cells_beyond_the_bounds(capsys):
     write(SEARCH, ("[search]", bound), ("trials = 4", "trials = 2"))
     assert run() == 0
     assert capsys.readouterr().out.count("beyond a bound") == 2
-    queue = Queue(Sweep.from_toml("sweep.toml"))
+    queue = CellQueue(Sweep.from_toml("sweep.toml"))
     for trial in queue.study(queue.entries()).trials:
         (excess,) = trial.constraints.values()
         assert excess >= 1.0
