@@ -26,6 +26,7 @@ from ccl_plugins.datasets import color_digits
 from ccl_plugins.experiments.configuration import TABLES
 from ccl_plugins.experiments.export import export
 from ccl_plugins.figures import embedding_map
+from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS, protocol, registry
 from ccl_plugins.protocols.traits import TRAITS, names, usage
@@ -227,6 +228,11 @@ def test_every_hook_has_its_heading_with_its_arguments(hook):
         1 : getattr(Hooks, hook).__code__.co_argcount
     ]
     assert f"## {hook}({', '.join(parameters)})" in headings("reference/hooks.md")
+
+
+def test_every_file_of_a_run_has_its_row():
+    text = (DOCS / "how-to" / "read-results.md").read_text("utf-8")
+    assert [file.name for file in RunFolder(Path()).fixed if f"| `{file.name}` |" not in text] == []
 
 
 def test_every_command_has_its_heading():
