@@ -13,7 +13,36 @@ from ccl_plugins.files.tables import row_of
 from ccl_plugins.metadata.groups import sample_groups
 
 
-class Annotated(data.Dataset[tuple[Any, int]]):
+class OfOthers(data.Dataset[Any]):
+    """Samples that are made of others, several in one call where those are read so.
+
+    Args:
+        samples: The others; has a length and gives one for an index.
+    """
+
+    def __init__(self, samples: Any) -> None:
+        self.samples = samples
+        if reads_several(samples):  # torch asks whether there is such a member
+            self.__getitems__ = self._read_together
+
+    def __len__(self) -> int:
+        """Number of samples."""
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        """A sample."""
+        return self._made(index, self.samples[index])
+
+    def _read_together(self, indices: Sequence[int]) -> list[Any]:
+        read = self.samples.__getitems__(list(indices))
+        return [self._made(index, each) for index, each in zip(indices, read, strict=True)]
+
+    def _made(self, index: int, sample: Any) -> Any:
+        """What is made of a sample of the others."""
+        raise NotImplementedError
+
+
+class Annotated(OfOthers):
     """Samples with a table of metadata.
 
     Args:
@@ -51,7 +80,7 @@ class Annotated(data.Dataset[tuple[Any, int]]):
             raise ValueError(f"there are {len(samples)} samples, but rows in {wrong}")
         if twice := sorted(metadata.keys() & (texts or {}).keys()):
             raise ValueError(f"the column {twice[0]!r} is both metadata and texts: choose one")
-        self.samples = samples
+        super().__init__(samples)
         self.metadata = dict(metadata)
         self.vocabulary = dict(vocabulary or {})
         self.texts = {name: as_texts(name, column) for name, column in (texts or {}).items()}
@@ -60,23 +89,9 @@ class Annotated(data.Dataset[tuple[Any, int]]):
         self.reading: Any = {}
         self.group = group
         sample_groups(self)
-        if reads_several(samples):
-            self.__getitems__ = self._read_together
 
-    def __len__(self) -> int:
-        """Number of samples."""
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> tuple[Any, int]:
+    def _made(self, index: int, sample: Any) -> tuple[Any, int]:
         """The sample and its target."""
-        return self._sample(index, self.samples[index])
-
-    def _read_together(self, indices: Sequence[int]) -> list[tuple[Any, int]]:
-        """Some samples and their targets, where ``samples`` reads several at once."""
-        read = self.samples.__getitems__(list(indices))
-        return [self._sample(index, each) for index, each in zip(indices, read, strict=True)]
-
-    def _sample(self, index: int, sample: Any) -> tuple[Any, int]:
         if isinstance(sample, Mapping):
             raise TypeError(dictionary(f"sample {index}", sample))
         image = sample[0] if isinstance(sample, tuple | list) else sample
@@ -133,7 +148,7 @@ def annotations_of(
     )
 
 
-class Keyed:
+class Keyed(OfOthers):
     """The images of samples that are dictionaries, as those of Hugging Face's ``datasets``.
 
     Args:
@@ -145,32 +160,18 @@ class Keyed:
     """
 
     def __init__(self, samples: Any, image: str) -> None:
-        self.samples = samples
+        super().__init__(samples)
         self.image = image
-        if reads_several(samples):
-            self.__getitems__ = self._read_together
 
-    def __len__(self) -> int:
-        """Number of samples."""
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> Any:
+    def _made(self, index: int, sample: Any) -> Any:
         """The image of a sample."""
-        return self._value(index, self.image)
-
-    def _read_together(self, indices: Sequence[int]) -> list[Any]:
-        """The images of some samples, where they are read several at once."""
-        read = self.samples.__getitems__(list(indices))
-        return [self._held(i, self.image, each) for i, each in zip(indices, read, strict=True)]
+        return self._held(index, self.image, sample)
 
     def column(self, key: str) -> list[Any]:
         """The values of another key, without the images where the samples are stored by column."""
         if key in getattr(self.samples, "column_names", ()):
             return list(self.samples[key])
-        return [self._value(index, key) for index in range(len(self))]
-
-    def _value(self, index: int, key: str) -> Any:
-        return self._held(index, key, self.samples[index])
+        return [self._held(index, key, self.samples[index]) for index in range(len(self))]
 
     def _held(self, index: int, key: str, sample: Any) -> Any:
         if not isinstance(sample, Mapping):

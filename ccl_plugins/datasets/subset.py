@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils import data
 
 from ccl_plugins.arguments import whole
-from ccl_plugins.datasets.annotated import Annotated, annotations_of, reads_several
+from ccl_plugins.datasets.annotated import Annotated, OfOthers, annotations_of
 from ccl_plugins.datasets.splitting import check_fraction, check_split
 from ccl_plugins.files.tables import choose
 from ccl_plugins.protocols import Dataset, ValueType, trait
@@ -92,7 +92,7 @@ class Subset:
         return balanced(ids, size, self.seed)
 
 
-class Kept:
+class Kept(OfOthers):
     """Samples that are kept in memory once they have been read.
 
     Args:
@@ -100,14 +100,8 @@ class Kept:
     """
 
     def __init__(self, samples: Any) -> None:
-        self.samples = samples
+        super().__init__(samples)
         self.read: dict[int, Any] = {}
-        if reads_several(samples):
-            self.__getitems__ = self._read_together
-
-    def __len__(self) -> int:
-        """Number of samples."""
-        return len(self.samples)
 
     def __getitem__(self, index: int) -> Any:
         """The sample."""

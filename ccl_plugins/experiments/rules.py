@@ -13,7 +13,7 @@ import torch
 
 from ccl_plugins.experiments.components import Components
 from ccl_plugins.experiments.configuration import statistics_of
-from ccl_plugins.metadata.fitted import place_of, source_of
+from ccl_plugins.metadata.fitted import pipeline_name, source_of
 from ccl_plugins.objectives.base import ContrastiveObjective, refuse_parts
 from ccl_plugins.protocols import VALUE_TYPES, Transform, trait
 from ccl_plugins.training.parts import Parts
@@ -457,7 +457,7 @@ def conditions_that_nothing_reads(
 ) -> None:
     """Warn of them."""
     read = {*objective.conditions, *getattr(reading_method, "conditions", ()), sampler_on}
-    reached = {place_of(name, each) for name, each in built_conditions.items() if name in read}
+    reached = {pipeline_name(name, each) for name, each in built_conditions.items() if name in read}
     if unread := [name for name in given_conditions if name not in reached]:
         warnings.warn(
             f"nothing in this pipeline reads the condition {', '.join(unread)}", stacklevel=5

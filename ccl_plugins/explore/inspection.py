@@ -433,7 +433,7 @@ def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
         first, *others = names = reading.names
         if not all(name in tables.tables for name in names):
             continue
-        given = {name: tables.known(name, *names) for name in names}
+        given = {name: tables.with_values(name, *names) for name in names}
         findings = Findings()
         seen = check_kernel(reading, given, findings)
         if seen and not findings.found:

@@ -147,7 +147,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     width = pairs.anchors.shape[-1]
     features = width if pairs.samples.features is None else pairs.samples.features.shape[-1]
     sizes = Sizes(len(run.splits[0]), width, features, total)
-    trait(objective, "setup")({name: tables.known(name) for name in tables}, sizes)
+    trait(objective, "setup")({name: tables.with_values(name) for name in tables}, sizes)
     batched, queued = derivatives(objective, pairs, place)
     own = {view: -float(w) for view, w in zip(pairs.key_views, batched[:, place], strict=True)}
     others = batched.sum(0)

@@ -130,11 +130,11 @@ def together(conditions: Mapping[str, Any]) -> list[list[str]]:
     """Their names, in lists of those that one pass computes."""
     groups: dict[str, list[str]] = {}
     for name, condition in conditions.items():
-        groups.setdefault(place_of(name, condition), []).append(name)
+        groups.setdefault(pipeline_name(name, condition), []).append(name)
     return list(groups.values())
 
 
-def place_of(name: str, condition: Any) -> str:
+def pipeline_name(name: str, condition: Any) -> str:
     """The name of the condition that a variable belongs to; of another condition, its own."""
     return condition.place if isinstance(condition, VariableCondition) else name
 

@@ -92,8 +92,8 @@ def _missing(values: Tensor, value_type: ValueType) -> Tensor:
 
 def check_values(
     name: str, values: Tensor, value_type: ValueType, size: int, missing: Missing = "error"
-) -> Tensor:
-    """A condition's values, checked; class ids as long, others as float32.
+) -> tuple[Tensor, int]:
+    """A condition's values, checked, and how many samples had none; class ids as long, others as float32.
 
     Args:
         name: The condition's, for errors.
@@ -126,13 +126,14 @@ def check_values(
     one_of(f"the value_type of {place}", value_type, VALUE_TYPES)
     check_policy(missing, value_type)
     values = real(values.detach(), place)
-    if size and Variable(values, value_type).missing.all():
+    lost = int(Variable(values, value_type).missing.sum())
+    if size and lost == size:
         raise ValueError(
             f"{place} has a value in none of its {size} rows: choose another column, or leave out what"
             " reads it"
         )
     if values.ndim == 1 or value_type == "categorical":  # classes of one's own follow from all rows
-        return _checked(place, values, value_type, missing)
+        return _checked(place, values, value_type, missing), lost
     all_checked = values
     for rows in blocks(values):
         part = values[rows]
@@ -145,7 +146,7 @@ def check_values(
             all_checked[: rows.start] = values[: rows.start]
         if all_checked is not values:
             all_checked[rows] = checked
-    return all_checked
+    return all_checked, lost
 
 
 def _checked(

@@ -104,7 +104,7 @@ class TrainingModule(LightningModule):
         ranks.require_same_run({**self.record, "resumed from step": self._from_step})
         self._refresh(0)
         # Samples that are left out, or have no value, may have classes that no trained sample has.
-        tables = {name: self.tables.known(name) for name in self.tables}
+        tables = {name: self.tables.with_values(name) for name in self.tables}
         features, embedding = widths(self.parts, self.split, self.settings)
         sizes = Sizes(len(self.split), embedding, features, self.length.steps)
         trait(self.objective, "setup")(tables, sizes)
@@ -291,7 +291,7 @@ class TrainingModule(LightningModule):
         for reading in kernel_readings(self.objective):
             names = reading.names
             if fitted.issuperset(names) and not set(names).isdisjoint(refreshed):
-                tables = {name: self.tables.known(name, *names) for name in names}
+                tables = {name: self.tables.with_values(name, *names) for name in names}
                 checked = check_kernel(reading, tables, self.findings, step)
                 described[reading.name] = described.get(reading.name, {}) | checked
         return described

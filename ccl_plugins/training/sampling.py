@@ -193,7 +193,7 @@ class EpochSampler:
         table = None if name is None else self.tables[name]
         if self._made is None or table is not self._table:
             kept = (~self.tables.left_out()).nonzero().flatten()
-            read = {} if name is None else {"condition": self.tables.present(name).values}
+            read = {} if name is None else {"condition": self.tables.trained_on(name).values}
             size, settings = len(kept), self.settings
             made = self.parts.sampler(
                 size=size, batch_size=settings.batch_size, seed=settings.seed, **read

@@ -228,11 +228,9 @@ class Tables:
         table = computed if isinstance(computed, Table) else Table(computed)
         policy = trait(condition, "missing")
         with naming_files(getattr(source_of(condition), "file", None)):
-            values = check_values(name, table.values, condition.value_type, self.size, policy)
-        # Under "error" none is missing; to look again takes a pass over the table.
-        complete = policy == "error"
-        given = Variable(table.values, condition.value_type, complete=complete)
-        missing = int(given.missing.sum())
+            values, missing = check_values(
+                name, table.values, condition.value_type, self.size, policy
+            )
         if missing and name not in self.missing:
             fates = {
                 "own": "positives of their own views only",
@@ -259,11 +257,11 @@ class Tables:
                 out |= self.variables[name].missing
         return out
 
-    def present(self, name: str) -> Table:
+    def trained_on(self, name: str) -> Table:
         """A condition's table without the samples that are left out."""
         return _without(self[name], self.left_out())
 
-    def known(self, name: str, *others: str) -> Table:
+    def with_values(self, name: str, *others: str) -> Table:
         """A condition's table without the samples that are left out of training or have no value.
 
         With ``others``, without those that have no value of these conditions, either.

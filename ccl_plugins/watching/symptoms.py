@@ -193,7 +193,7 @@ class UnfitCondition(Symptom):
 
     def _found(self, seen: Beginning, late: bool) -> Iterator[Finding]:
         for name in (each for each in seen.fresh if each in seen.read):
-            values, variable = seen.tables.known(name).values, seen.tables.variables[name]
+            values, variable = seen.tables.with_values(name).values, seen.tables.variables[name]
             size = len(values)
             setting = "condition" if name == "condition" else f"conditions.{name}"
             if size < 2:
@@ -310,7 +310,9 @@ class BatchesOfOneClass(Symptom):
             if not bool((values == values[0]).all()):
                 continue
             self.alone += 1
-            several = name in [*seen.tables] and len(seen.tables.known(name).values.unique()) > 1
+            several = (
+                name in [*seen.tables] and len(seen.tables.with_values(name).values.unique()) > 1
+            )
             certain = self.alone == self.looks and (self.looks > 2 or seen.step == seen.total)
             if several and certain:
                 yield Finding(

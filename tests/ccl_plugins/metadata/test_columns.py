@@ -136,7 +136,7 @@ def test_unsigned_numbers_are_class_ids():
 
 
 def test_a_condition_of_unsigned_ids_is_checked_like_a_column():
-    found = check_values("z", torch.tensor([3, 1], dtype=torch.uint64), "categorical", 2)
+    found, _ = check_values("z", torch.tensor([3, 1], dtype=torch.uint64), "categorical", 2)
     torch.testing.assert_close(found, torch.tensor([3, 1]))
     with pytest.raises(
         ValueError, match=r"condition 'z' holds 9223372036854775813, .* below 2\^63"

@@ -77,7 +77,7 @@ def test_drop_leaves_the_samples_out_of_every_batch():
 def test_vectors_can_be_left_out_but_have_no_class_of_their_own(values, value_type):
     tables = fitted(z=Given(values, "drop", value_type))
     assert tables.left_out().nonzero().flatten().tolist() == [2]
-    assert tables.present("z").values.isfinite().all()
+    assert tables.trained_on("z").values.isfinite().all()
     with pytest.raises(ValueError, match=f"condition is {value_type}: missing='ignore'"):
         fitted(z=Given(values, "own", value_type))
 
@@ -86,7 +86,7 @@ def test_samples_that_any_condition_drops_are_left_out_for_all():
     other = Given(torch.tensor([-1, 0, 0, 0, 0, 0]), "drop")
     tables = fitted(z=Given(IDS, "drop"), other=other, plain=Given(torch.arange(6), "error"))
     assert tables.left_out().nonzero().flatten().tolist() == [0, 1, 4]
-    torch.testing.assert_close(tables.present("plain").values, torch.tensor([2, 3, 5]))
+    torch.testing.assert_close(tables.trained_on("plain").values, torch.tensor([2, 3, 5]))
 
 
 def test_a_refreshed_condition_must_drop_the_same_samples():
@@ -161,7 +161,7 @@ def test_ignore_keeps_all_samples_in_training_and_names_the_condition():
     assert tables.ignored == ("z",)
     assert not tables.left_out().any()
     torch.testing.assert_close(tables.look_up(torch.arange(6))["z"], IDS)
-    torch.testing.assert_close(tables.known("z").values, torch.tensor([0, 2, 0, 1]))
+    torch.testing.assert_close(tables.with_values("z").values, torch.tensor([0, 2, 0, 1]))
     again = Tables(tables.conditions, 6)
     again.load_state_dict(tables.state_dict())
     assert again.ignored == ("z",)
