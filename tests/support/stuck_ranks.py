@@ -9,32 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ccl_plugins.training.interrupt import Interrupt
-
 WAITING = "waiting"
-
-
-def wait_in_a_collective(folder: str) -> None:
-    """The first of two gloo ranks, the second of which never comes to the collective."""
-    import torch
-    from torch import distributed
-
-    store = distributed.FileStore(f"{folder}/store", 2)
-    which = int((Path(folder) / "second").exists())
-    (Path(folder) / "second").touch()
-    distributed.init_process_group(
-        "gloo", store=store, rank=which, world_size=2, timeout=timedelta(seconds=300)
-    )
-    if which:
-        time.sleep(300)
-    with Interrupt():
-        print(WAITING, flush=True)
-        distributed.all_reduce(torch.zeros(1))
 
 
 class Forked(subprocess.Popen[bytes]):

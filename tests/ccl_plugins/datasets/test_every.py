@@ -34,20 +34,9 @@ def test_color_digits_are_images_of_uint8_with_their_labels(splits):
     assert image.dtype == torch.uint8
     assert isinstance(target, int)
     assert target == train.metadata["label"][7] == train.metadata["digit"][7]
-
-
-def test_color_digits_have_the_columns_of_their_schema(splits):
-    schema = ColorDigits().schema()
-    for split in splits:
-        assert list(split.metadata) == list(schema)
-        for name, value_type in schema.items():
-            floating = split.metadata[name].is_floating_point()
-            assert floating == (value_type == "continuous")
-            assert len(split.metadata[name]) == len(split)
-    color = splits[0].metadata["color"]
+    color = train.metadata["color"]
     assert color.shape == (1437, 3)
-    assert color.min() >= 0
-    assert color.max() <= 1
+    assert 0 <= color.min() < color.max() <= 1
 
 
 def test_splits_are_disjoint_and_complete_and_keep_the_share_of_each_class(splits):
@@ -65,9 +54,8 @@ def test_the_ground_has_the_color_and_strokes_are_darker(splits):
     assert (train.images.flatten(1).amin(dim=1) < 10).float().mean() > 0.9  # full ink is black
 
 
-def test_the_same_seed_gives_the_same_images_and_another_seed_others():
-    first, again, other = ColorDigits(seed=1), ColorDigits(seed=1), ColorDigits(seed=2)
-    assert torch.equal(first("test").images, again("test").images)
+def test_another_seed_gives_other_colors_and_another_split():
+    first, other = ColorDigits(seed=1), ColorDigits(seed=2)
     assert not torch.equal(first("test").metadata["color"], other("test").metadata["color"])
     assert not torch.equal(first("test").targets, other("test").targets)
 
@@ -84,12 +72,6 @@ def test_color_and_digit_are_independent(splits):
     train, _ = splits
     means = torch.stack([train.metadata["color"][train.targets == d].mean(0) for d in range(10)])
     assert (means - 0.5).abs().max() < 0.1  # 4 standard errors of about 140 uniform numbers
-
-
-@pytest.mark.parametrize("wrong", [{"test_fraction": 1.0}, {"size": 0}, {"seed": -1}])
-def test_color_digits_refuse_what_is_out_of_range(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        ColorDigits(**wrong)
 
 
 def test_an_unknown_split_is_quoted():

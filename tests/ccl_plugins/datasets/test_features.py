@@ -5,7 +5,6 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-import ccl_plugins as ccl
 from ccl_plugins.backbones import MLP
 from ccl_plugins.datasets import Features
 from ccl_plugins.transforms import NoiseTransform
@@ -97,8 +96,6 @@ def test_sources_that_are_not_right_are_quoted(tmp_path):
         Features(path, test_fraction=0.5).schema()
     with pytest.raises(ValueError, match=r"end in \.safetensors, not as 'x\.npz'"):
         Features("x.npz", test_fraction=0.5).schema()
-    with pytest.raises(ValueError, match="'train', 'test', not 'val'"):
-        Features(blobs(), test_fraction=0.5)("val")
 
 
 def test_noise_has_its_size_and_leaves_out_its_share():
@@ -118,19 +115,6 @@ def test_noise_has_its_size_and_leaves_out_its_share():
     torch.testing.assert_close(views.plain(x[:6].reshape(2, 3)), torch.ones(2, 3))
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"std": -1.0}, "std"),
-        ({"drop": 1.0}, "below 1, not 1.0"),
-        ({"count": 0}, "count must be 1 or more"),
-    ],
-)
-def test_noise_out_of_range_is_quoted(wrong, message):
-    with pytest.raises(ValueError, match=message):
-        NoiseTransform(**wrong)
-
-
 def test_a_perceptron_has_the_widths_it_is_given():
     model = MLP(6, hidden=[8, 5])
     assert model(torch.randn(4, 6)).shape == (4, model.num_features) == (4, 5)
@@ -146,30 +130,5 @@ def test_a_perceptron_says_which_length_it_was_given():
         ValueError, match=r"MLP\(in_features=6\) got \(4, 7\): give it in_features=7"
     ):
         MLP(6)(torch.randn(4, 7))
-    for wrong in ({"in_features": 0}, {"in_features": 6, "hidden": [0]}):
-        with pytest.raises(ValueError, match="1 or more"):
-            MLP(**wrong)
-
-
-def test_a_pipeline_of_vectors_trains_and_finds_their_classes(tmp_path):
-    paths = {}
-    for split, seed in (("train", 0), ("test", 1)):
-        table = blobs(120, seed=seed)
-        save_file(
-            {"features": table["features"], "label": table["label"]},
-            tmp_path / f"{split}.safetensors",
-        )
-        paths[split] = str(tmp_path / f"{split}.safetensors")
-    pipeline = ccl.Pipeline(
-        dataset={"use": "features", **paths, "standardize": True},
-        transform={"use": "noise", "std": 0.3},
-        backbone={"use": "mlp", "in_features": 6, "hidden": [32, 16]},
-        method={"use": "simclr", "hidden": 16, "dim": 8},
-        objective="weaklysup_infonce",
-        condition="label",
-        evaluate=["linear"],
-    )
-    run = pipeline.fit(epochs=10, batch_size=40, seed=0, out=tmp_path / "run", progress=False)
-    assert run.evaluate()["linear/top1"] > 0.8
-    again = ccl.load(tmp_path / "run")
-    assert again.encode(torch.randn(5, 6)).shape == (5, 16)
+    with pytest.raises(ValueError, match="1 or more"):
+        MLP(6, hidden=[0])

@@ -67,9 +67,7 @@ def test_angles_are_even_and_tell_nothing_of_the_digit():
     ("given", "said"),
     [
         ({"contrast": 0.5}, "contrast must be from 0 to 0.4, .*, not 0.5"),
-        ({"contrast": -0.1}, "contrast must be a finite number, 0 or more, not -0.1"),
         ({"period": 1.5}, "period must be 2 pixels or more, not 1.5"),
-        ({"size": 0}, "size must be 1 or more, not 0"),
     ],
 )
 def test_what_is_out_of_range_is_refused(given, said):

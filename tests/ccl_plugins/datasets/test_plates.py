@@ -69,8 +69,7 @@ def test_parts_have_other_samples_of_the_same_world():
             for other in (plate, plate + 4)
         )
         assert near < far
-    again, other = Plates(300, 300, 16)("test"), Plates(300, 300, 16, seed=1)("test")
-    assert torch.equal(again.images, one.images)
+    other = Plates(300, 300, 16, seed=1)("test")
     assert not torch.equal(other.metadata["mechanism"], one.metadata["mechanism"])
 
 
@@ -97,9 +96,7 @@ def test_traits_change_what_is_drawn():
     ("wrong", "message"),
     [
         ({"agreement": 0.1}, "agreement must be 0.25 or more, not 0.1"),
-        ({"size": 7}, "size must be 8 or more"),
         ({"held_out": "site"}, "held_out must be"),
-        ({"effect": -1.0}, "effect must be"),
     ],
 )
 def test_what_is_out_of_range_is_refused(wrong, message):

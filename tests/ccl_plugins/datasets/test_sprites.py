@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-import ccl_plugins as ccl
 from ccl_plugins.datasets import Sprites
 from ccl_plugins.datasets.sprites import DARKEST, SCALES, SHAPES, draw
 
@@ -91,25 +90,6 @@ def test_images_do_not_depend_on_how_many_there_are_or_are_read():
         assert label == train.metadata["label"][index]
     assert image.shape == (3, 16, 16)
     assert not torch.equal(train.metadata["scale"][:40], test.metadata["scale"])
-    again, other = Sprites(50, 40, 16)("train"), Sprites(50, 40, 16, seed=1)("train")
-    assert torch.equal(again[0][0], train[0][0])
+    other = Sprites(50, 40, 16, seed=1)("train")
     assert not torch.equal(other.metadata["scale"], train.metadata["scale"])
     assert sum(1 for _ in train) == 50
-
-
-def test_it_conditions_on_several_numbers_at_once(tmp_path):
-    pipeline = ccl.Pipeline(
-        dataset=ccl.dataset("sprites", train=64, test=32),
-        backbone="lenet5",
-        method={"use": "simclr", "hidden": 8, "dim": 4, "batch_norm": False},
-        transform={"use": "simclr", "size": 32, "jitter": 0.0, "gray": 0.0, "blur": 0.0},
-        objective={
-            "use": "fair_cclk",
-            "kernel": {"use": "product", "on": {"place": "rbf", "color": "rbf"}},
-        },
-        conditions={n: {"use": "column", "name": n} for n in ("place", "color")},
-        evaluate=[{"use": "knn", "k": 3}, {"use": "regression", "column": "angle"}],
-        fit={"epochs": 1, "batch_size": 16, "workers": 0},
-    )
-    run = pipeline.fit(out=tmp_path / "run", progress=False)
-    assert "knn/top1" in run.evaluate()

@@ -112,9 +112,8 @@ def test_what_does_not_fit_is_quoted():
         Subset(ColorDigits(), test=3, column="hue")("test")
     with pytest.raises(ValueError, match="'color' holds no class ids: give column=None"):
         Subset(ColorDigits(), test=3, column="color")("test")
-    for wrong in ({"train": 0}, {"test": 0}, {"seed": -1}):
-        with pytest.raises(ValueError, match=f"{next(iter(wrong))} must"):
-            Subset(ColorDigits(), **wrong)
+    with pytest.raises(ValueError, match="train must"):
+        Subset(ColorDigits(), train=0)
 
 
 def test_a_configuration_nests_the_whole_in_the_part():

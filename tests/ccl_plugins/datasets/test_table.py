@@ -117,16 +117,6 @@ def test_the_test_images_may_be_in_another_table(path):
     assert len(dataset("train")) == 4
 
 
-def test_test_images_may_be_a_fraction(tmp_path):
-    rows = [f"{i}.png,{'ab'[i % 2]}" for i in range(20)]
-    path = write(tmp_path, "\n".join(["image,label", *rows]))
-    for i in range(20):
-        write_image(tmp_path / f"{i}.png")
-    dataset = ImageTable(path, test_fraction=0.2)
-    assert [len(dataset(split)) for split in ("train", "test")] == [16, 4]
-    assert dataset("test").targets.bincount().tolist() == [2, 2]
-
-
 def test_a_parquet_table_is_the_same_and_may_hold_vectors(path):
     pyarrow = pytest.importorskip("pyarrow", reason="the extra 'table' is not installed")
     from pyarrow import csv, parquet
@@ -207,6 +197,7 @@ def test_a_table_that_is_not_right_is_told_where(path, old, new, message):
         ({"value_types": {"attributes": "categorical"}}, None),
         ({"value_types": {"closure": "continuous"}}, "'closure' holds words"),
         ({"value_types": {"tail": "continuous"}}, "value_types names 'tail'"),
+        ({"text": ["caption"]}, "has no column 'caption'; it has image, species"),
         ({"test_fraction": 0.5}, "give exactly one of split"),
         ({"split": None}, "give exactly one of split"),
         ({"on_error": "ignore"}, "'error', 'skip', not 'ignore'"),
@@ -260,14 +251,6 @@ def test_columns_of_text_are_texts_and_no_classes(path, kind):
     assert list(train.metadata) == ["label", "title"]
 
 
-def test_texts_stay_with_their_images_when_some_are_skipped(path):
-    path.write_text(CAPTIONED)
-    (path.parent / "c.png").unlink()
-    with pytest.warns(UserWarning, match="cannot be used"):
-        train = ImageTable(path, split="split", text=["caption"], on_error="skip")("train")
-    assert train.texts == {"caption": ["a wren on a twig", "an owl by night"]}
-
-
 def test_rows_without_a_text_can_be_left_out(path):
     path.write_text(CAPTIONED.replace('"a crow, in snow"', "  "))
     dataset = ImageTable(path, split="split", text=["caption"], on_error="skip")
@@ -282,26 +265,14 @@ def test_rows_without_a_text_can_be_left_out(path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        (
-            '"a crow, in snow"',
-            "",
-            r"row 4: 'caption' is empty; .* on_error=\"skip\" leaves",
-        ),
+        ('"a crow, in snow"', "", r"row 4: 'caption' is empty; .* on_error=\"skip\" leaves"),
         ("1984", "  ", r"birds\.csv, row 3: 'caption' is empty"),
-        ("1984", "", r"birds\.csv, row 3: 'caption' is empty"),
     ],
 )
 def test_a_missing_caption_is_named_by_its_row(path, old, new, message):
     path.write_text(CAPTIONED.replace(old, new))
     with pytest.raises(ValueError, match=message):
         ImageTable(path, split="split", text=["caption"], columns=[])("train")
-
-
-def test_a_column_of_text_that_is_not_there_is_named(path):
-    with pytest.raises(
-        ValueError, match=r"birds\.csv has no column 'caption'; it has image, species"
-    ):
-        open_table(path, text=["caption"]).schema()
 
 
 @pytest.mark.parametrize(

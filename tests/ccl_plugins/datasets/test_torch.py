@@ -80,8 +80,6 @@ def test_what_is_missing_is_said_before_an_image_is_read():
         TorchDataset(Stream(), own)
     with pytest.raises(TypeError, match="a mapping of columns or a data frame, not list"):
         TorchDataset(own, own, [1, 2, 3, 4])
-    with pytest.raises(ValueError, match="'train', 'test', not 'val'"):
-        TorchDataset(own, own, {"label": [1] * 4}, {"label": [1] * 4})("val")
 
 
 def idx(values):

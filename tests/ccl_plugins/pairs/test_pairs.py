@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, replace
-from inspect import signature
 
 import pytest
 import torch
@@ -54,25 +53,6 @@ def with_queue(full=True):
         key_views=(1,),
         batch_candidates=~valid.all(),
     )
-
-
-@pytest.mark.parametrize("full", [True, False])
-def test_infonce_with_a_queue_equals_the_slow_loop(full):
-    pairs, tau = with_queue(full), 0.2
-    total = 0.0
-    for i in range(3):
-        own = torch.exp(pairs.anchors[0, i] @ pairs.keys[0, i] / tau)
-        others = [
-            torch.exp(pairs.anchors[0, i] @ pairs.queue.keys[k] / tau)
-            for k in range(4)
-            if pairs.queue.valid[k] and pairs.queue.index[k] != pairs.samples.index[i]
-        ]
-        if not full:
-            others += [
-                torch.exp(pairs.anchors[0, i] @ pairs.keys[0, j] / tau) for j in range(3) if j != i
-            ]
-        total = total - torch.log(own / (own + sum(others)))
-    torch.testing.assert_close(InfoNCE(tau).loss(pairs), total / 3, rtol=1e-12, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -135,20 +115,6 @@ def test_pairs_stay_as_they_are_and_equal_only_themselves():
     assert "_products" not in repr(pairs)
 
 
-def test_what_is_not_given_is_absent():
-    pairs = Pairs(unit(2, 3, 4), unit(2, 3, 4), (0, 1), (0, 1))
-    absent = ["queue", "batch_candidates", "draws", "positive", "negative"]
-    assert [getattr(pairs, name) for name in absent] == [None] * len(absent)
-    absent = ["features", "index", "partner", "missing", "patches"]
-    assert [getattr(pairs.samples, name) for name in absent] == [None] * len(absent)
-    empty = ["extras", "condition", "partner_condition"]
-    assert [getattr(pairs.samples, name) for name in empty] == [{}] * len(empty)
-    queue = Queue(unit(4, 4), torch.ones(4).bool())
-    assert (queue.condition, queue.index, queue.grams) == ({}, None, {})
-    found = pairs.offset, pairs.processes, pairs.shared, pairs.samples.ignored
-    assert found == (0, 1, False, ())
-
-
 def test_products_with_the_queue_are_computed_once():
     pairs = with_queue()
     assert pairs.sim_queue(0) is pairs.sim_queue(0)
@@ -177,13 +143,6 @@ def test_pairs_without_a_queue_say_so():
     for read in (lambda pairs: pairs.sim_queue(0), lambda pairs: pairs.in_queue()):
         with pytest.raises(ValueError, match="these pairs have no queue"):
             read(in_batch(unit(2, 3, 4)))
-
-
-def test_pairs_are_made_of_one_process_unless_others_are_asked_for():
-    for make in (in_batch, Pairs.from_masks):
-        parameters = signature(make).parameters
-        assert parameters["gather_distributed"].default is False
-        assert parameters["samples"].default is None
 
 
 def test_replicated_pairs_have_the_rows_of_all_processes(monkeypatch):

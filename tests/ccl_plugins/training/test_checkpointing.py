@@ -11,7 +11,7 @@ from pytorch_lightning import Callback
 from support.resuming import StopAfter, assert_equal
 from support.training_fakes import fit, make_parts
 
-from ccl_plugins.files.checkpoints import read_checkpoint, write_checkpoint
+from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.training import FitSettings
@@ -128,15 +128,6 @@ def test_what_only_pickle_could_write_is_refused_by_place(tmp_path: Path) -> Non
     with pytest.raises(TypeError, match=r"/callbacks/.*/folder of a checkpoint is a pathlib"):
         run(tmp_path, callbacks=[Keeps()])
     assert not list(tmp_path.glob("checkpoints/*"))
-
-
-def test_a_write_that_fails_leaves_the_file_that_was_there(tmp_path: Path) -> None:
-    path = tmp_path / "a.pt"
-    write_checkpoint(path, {"x": 1})
-    with pytest.raises(TypeError, match="/x"):
-        write_checkpoint(path, {"x": {1, 2}})
-    assert read_checkpoint(path) == {"x": 1}
-    assert [p.name for p in tmp_path.iterdir()] == ["a.pt"]
 
 
 def test_a_full_disk_is_an_error_that_leaves_the_checkpoint_before_whole(tmp_path: Path) -> None:

@@ -74,10 +74,9 @@ def test_a_run_without_a_text_tower_says_so(tmp_path: Path) -> None:
     assert run.features("test").towers is None
 
 
-@pytest.mark.parametrize("method", [{**QUEUE, "queue_size": 0}, QUEUE], ids=["plain", "queue"])
-def test_a_resumed_run_equals_an_unbroken_one(tmp_path: Path, method: Any) -> None:
+def test_a_resumed_run_equals_an_unbroken_one(tmp_path: Path) -> None:
     def fit(folder: str, **more: Any) -> Any:
-        return pipeline(method=method, evaluate=[], monitor="off").fit(
+        return pipeline(method=QUEUE, evaluate=[], monitor="off").fit(
             out=tmp_path / folder, progress=False, **more
         )
 

@@ -50,7 +50,10 @@ def run(out: str, stop: int = 0, number: int = signal.SIGKILL, resume: bool = Fa
     """MoCo v2 with a refreshed condition, a scheduled and a learned temperature; 5 batches an epoch."""
     torch.manual_seed(0)
     method = MoCoV2(hidden=8, dim=4, batch_norm=True, queue_size=12, backbone=Small())
-    learned, scheduled = {"learn": True, "start": 0.5}, {"schedule": "linear", "start": 1, "end": 0}
+    learned, scheduled = (
+        {"learn": True, "start": 0.5},
+        {"schedule": "linear", "start": 1, "end": 0, "period": 1.7},
+    )
     parts = make_parts(
         dataset=FakeDataset(44),
         method=method,

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -218,20 +217,6 @@ def test_losses_are_computed_in_float32_under_mixed_precision(tmp_path: Path) ->
         torch.testing.assert_close(projections.norm(dim=-1), torch.ones(2, 8))
 
 
-def test_an_objective_may_have_raw_embeddings(tmp_path: Path) -> None:
-    seen = []
-
-    class Raw(FakeObjective):
-        embedding = "raw"
-
-        def terms(self, pairs: Any) -> tuple[Tensor, Tensor]:
-            seen.append(pairs.projections.detach().norm(dim=-1))
-            return super().terms(pairs)
-
-    run(tmp_path, make_parts(objective=Raw()), epochs=1)
-    assert float((seen[0] - 1).abs().max()) > 0.01
-
-
 def test_the_original_features_stay_those_of_the_network_before_training(tmp_path: Path) -> None:
     seen = []
 
@@ -326,21 +311,6 @@ def test_lightning_writes_no_messages(
     assert err.startswith("step 2 of 2, loss ")
     assert err.count("\n") == 1
     assert [str(w.message) for w in recwarn] == []
-
-
-def test_the_users_callbacks_are_called(tmp_path: Path) -> None:
-    class Counts(Callback):
-        epochs = 0
-
-        def on_train_epoch_end(self, *_: Any) -> None:
-            self.epochs += 1
-
-        def state_dict(self) -> Mapping[str, Any]:
-            return {"epochs": self.epochs}
-
-    counts = Counts()
-    run(tmp_path, callbacks=[counts])
-    assert counts.epochs == 2
 
 
 def test_a_kernels_weights_on_a_condition_are_logged(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, ModelCheckpoint
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
-from support.resuming import assert_equal
+from support.resuming import StopAfter, assert_equal
 from support.training_fakes import FakeDataset, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -64,14 +64,9 @@ def test_loss_and_monitors_are_in_callback_metrics(tmp_path: Path) -> None:
 
 
 def test_a_resumed_epoch_has_the_mean_of_the_whole(tmp_path: Path) -> None:
-    class Stop(Callback):
-        def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
-            if trainer.global_step == 7:
-                os.kill(os.getpid(), signal.SIGINT)
-
     whole, late = Reads(), Reads()
     run(tmp_path / "whole", [whole])
-    run(tmp_path / "broken", [Stop()])
+    run(tmp_path / "broken", [StopAfter(8)])
     run(tmp_path / "broken", [late], resume=True)
     assert late.epochs == whole.epochs[1:]
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from ccl_plugins.conditions import Label
 from ccl_plugins.methods import SimCLR
-from ccl_plugins.objectives import HSCL, SCL, FairInfoNCE, InfoNCE, NTXent, SupCon
+from ccl_plugins.objectives import SCL, FairInfoNCE, InfoNCE, NTXent
 from ccl_plugins.training import FitSettings
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.step_checks import nothing_counts
@@ -38,14 +38,8 @@ def run(
     ("objective", "settings", "setting"),
     [
         (InfoNCE(), {"batch_size": 1}, "batch_size = 1 leaves no other sample"),
-        (SupCon(), {"batch_size": 1}, "batch_size = 1 leaves no other sample"),
         (
             SCL(),
-            {"classes": 1},
-            "its 8 samples have 1 value of condition 'condition'; take another",
-        ),
-        (
-            HSCL(),
             {"classes": 1},
             "its 8 samples have 1 value of condition 'condition'; take another",
         ),

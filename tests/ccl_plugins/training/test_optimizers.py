@@ -74,18 +74,6 @@ def make_optimizer(
     return made
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "sgd", "lars"])
-def test_every_optimizer_takes_the_groups(name: str) -> None:
-    model = method()
-    groups = parameter_groups(model, nn.Identity())
-    optimizer = make_optimizer(groups, name, lr=0.1, weight_decay=0.01)
-    assert [g["weight_decay"] for g in optimizer.param_groups] == [0.01, 0]
-    model.head(torch.ones(1, 3)).sum().backward()
-    before = model.head.weight.clone()
-    optimizer.step()
-    assert not torch.equal(model.head.weight, before)
-
-
 def test_all_parameters_of_the_method_decay_on_request() -> None:
     model, objective = method(), nn.Linear(4, 4)
     decay, own = parameter_groups(model, objective, decay="all")

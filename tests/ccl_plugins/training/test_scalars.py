@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from support.resuming import StopAfter
 from support.training_fakes import FakeDataset, FakeMethod, fit, make_parts
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -64,24 +62,6 @@ def test_a_period_is_of_epochs_whatever_a_run_s_length(
     found = logged(tmp_path, objective, epochs=3, accumulate=accumulate)
     expected = [0.1 + 0.45 * (1 + math.cos(math.pi * k / each)) for k in range(3 * each)]
     torch.testing.assert_close(found["objective/0/temperature"], expected, rtol=1e-5, atol=1e-7)
-
-
-def test_a_resumed_period_goes_on_where_it_was(tmp_path: Path) -> None:
-    def run(out: Path, **options: Any) -> Any:
-        waving = {"schedule": "cosine", "start": 1.0, "end": 0.1, "period": 1.7}
-        parts = make_parts(
-            method=PairsMethod(), objective=InfoNCE(waving), dataset=FakeDataset(44), conditions={}
-        )
-        settings = FitSettings(epochs=3, batch_size=8, workers=0, log_every=1)
-        fit(parts, settings, out, {}, progress=False, **options)
-        return parts
-
-    whole = run(tmp_path / "whole")
-    run(tmp_path / "resumed", callbacks=[StopAfter(7)])
-    resumed = run(tmp_path / "resumed", resume=True)
-    assert torch.equal(whole.objective.temperature, resumed.objective.temperature)
-    same = functools.partial(torch.testing.assert_close, rtol=0, atol=0)
-    same(dict(resumed.method.state_dict()), dict(whole.method.state_dict()))
 
 
 def test_a_learned_temperature_moves_without_weight_decay_and_is_saved(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -67,11 +68,14 @@ def stopped(folder: Path, batch: int, method: str, monitor: Any) -> Seen:
     return second
 
 
-def test_everything_is_measured_after_each_epoch(tmp_path):
-    seen, _ = train(tmp_path)
+def test_everything_is_measured_after_each_epoch_and_shown_in_the_last_line(tmp_path, capsys):
+    seen, run = train(tmp_path, fit={"progress": True})
     assert list(seen.steps) == [4, 8, 12]
     for found in seen.steps.values():
         assert set(found) == MEASURED
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "label probe 0." in last
+    assert last.endswith(f"{run.costs['monitors_share']:.1%} of it for monitors")
 
 
 @pytest.mark.parametrize("method", ["simclr", "moco_v2"])
@@ -283,19 +287,30 @@ def test_a_chosen_evaluator_without_a_number_is_said_once_for_its_column(tmp_pat
     assert "no number of LinearProbe: training has no sample of the 3 classes that 120" in line
 
 
-def test_a_resumed_run_may_be_watched_otherwise(tmp_path):
+@pytest.fixture(scope="module")
+def interrupted(tmp_path_factory):
+    """A run that was stopped in its sixth step."""
+    out = tmp_path_factory.mktemp("interrupted") / "run"
     with pytest.raises(RunInterrupted):
-        pipeline().fit(out=tmp_path, progress=False, callbacks=[StopAfter(6)])
-    seen, run = train(tmp_path, monitor={"every_steps": 5}, fit={"resume": True})
+        pipeline().fit(out=out, progress=False, callbacks=[StopAfter(6)])
+    return out
+
+
+@pytest.fixture
+def resumable(interrupted, tmp_path):
+    """A copy of it."""
+    return shutil.copytree(interrupted, tmp_path / "run")
+
+
+def test_a_resumed_run_may_be_watched_otherwise(resumable):
+    seen, run = train(resumable, monitor={"every_steps": 5}, fit={"resume": True})
     assert list(seen.steps) == [10, 12]
     assert run.record["monitor"]["every_steps"] == 5
 
 
-def test_the_cost_of_each_measure_is_kept_with_the_run(tmp_path):
-    with pytest.raises(RunInterrupted):
-        pipeline().fit(out=tmp_path, progress=False, callbacks=[StopAfter(6)])
-    before = ccl.load(tmp_path).costs
-    _, run = train(tmp_path, fit={"resume": True})
+def test_the_cost_of_each_measure_is_kept_with_the_run(resumable):
+    before = ccl.load(resumable).costs
+    _, run = train(resumable, fit={"resume": True})
     costs = run.costs
     assert costs["training"] > before["training"] > 0
     parts = [v for k, v in costs.items() if k.startswith("monitors/")]
@@ -307,23 +322,14 @@ def test_the_cost_of_each_measure_is_kept_with_the_run(tmp_path):
     assert run.costs["evaluation"] > 0
 
 
-def test_the_last_line_has_the_label_probe_and_the_cost(tmp_path, capsys):
-    _, run = train(tmp_path, fit={"progress": True})
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "label probe 0." in last
-    assert last.endswith(f"{run.costs['monitors_share']:.1%} of it for monitors")
-
-
 def test_features_that_diverge_are_no_error_of_the_monitors(tmp_path):
     optimizer = {"use": "sgd", "lr": 1e30}
     with pytest.raises(ArithmeticError, match="not finite"):
         train(tmp_path, monitor={"every_steps": 1}, optimizer=optimizer, log_every=100)
 
 
-def test_a_checkpoint_holds_plain_data_of_the_interval(tmp_path):
-    with pytest.raises(RunInterrupted):
-        pipeline().fit(out=tmp_path, progress=False, callbacks=[StopAfter(6)])
-    (file,) = (tmp_path / "checkpoints").glob("*06.ckpt")
+def test_a_checkpoint_holds_plain_data_of_the_interval(interrupted):
+    (file,) = (interrupted / "checkpoints").glob("*06.ckpt")
     saved = read_checkpoint(file)["callbacks"]["Monitor"]["bank"]
     assert {name: len(each) for name, each in saved.items()} == {
         "numbers": 32,
