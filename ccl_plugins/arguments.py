@@ -4,12 +4,18 @@ A value out of range is a ``ValueError``, a value of another type a ``TypeError`
 a most, below which a slip of the pen, as 1e14 views, becomes a line before it takes hours or all memory:
 `MOST`, or `WIDEST`, `DEEPEST` or `SHARPEST` where something of this size is made; and no matrix that is
 made of two of them has more than `LARGEST` numbers.
+
+`checked` makes a check the field of a dataclass: the name, the hint, the default and the check of a
+parameter stand in one line, and `dataclasses.dataclass` writes the constructor.  A subclass with another
+default repeats the check: a plain ``k: int = 5`` would take its place.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -107,6 +113,45 @@ def number(name: str, value: Any) -> float:
     except OverflowError:
         _require(False, name, "a number that fits a float", value)
     return value  # type: ignore[no-any-return]  # ints stay ints
+
+
+class Checked:
+    """An attribute that is checked when it is set.  Its value on the class is the default, if it has one.
+
+    Args:
+        check: Takes the attribute's name and the value, and returns what is held.
+        default: The default; None also allows None.
+    """
+
+    def __init__(self, check: Callable[[str, Any], Any], *, default: Any = MISSING) -> None:
+        self.check, self.default = check, default
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, holder: Any, owner: type | None = None) -> Any:
+        if holder is not None:
+            return holder.__dict__[self.name]
+        if self.default is MISSING:
+            raise AttributeError(self.name)
+        return self.default
+
+    def __set__(self, holder: Any, given: Any) -> None:
+        allowed = given is None and self.default is None
+        holder.__dict__[self.name] = given if allowed else self.check(self.name, given)
+
+
+def checked(check: Callable[..., Any], *, default: Any = MISSING, **limits: Any) -> Any:
+    """`Checked`, as the value of a field that is annotated with the type of the value.
+
+    ``k: int = checked(whole, least=1, default=20)``.
+    """
+    return Checked(partial(check, **limits) if limits else check, default=default)
+
+
+def word(*words: str) -> Any:
+    """A field that is one of several words, by default the first."""
+    return Checked(partial(one_of, choices=words), default=words[0])
 
 
 def _require(

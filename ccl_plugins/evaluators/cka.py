@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import checked, whole, word
 from ccl_plugins.evaluators.columns import LARGEST, finite_features, held, part
 from ccl_plugins.evaluators.intervals import estimate
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 
+@dataclass(eq=False, repr=False)
 class CKA:
     """Likeness of frozen features and those before training, by linear centered kernel alignment (CKA).
 
@@ -47,11 +49,8 @@ class CKA:
 
     reads_original = True
 
-    def __init__(
-        self, estimator: Literal["unbiased", "biased"] = "unbiased", samples: int = 10000
-    ) -> None:
-        self.estimator = one_of("estimator", estimator, ("unbiased", "biased"))
-        self.samples = whole("samples", samples, 5)
+    estimator: Literal["unbiased", "biased"] = word("unbiased", "biased")
+    samples: int = checked(whole, least=5, default=10000)
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``features/cka``."""

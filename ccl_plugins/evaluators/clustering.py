@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import checked, one_of, whole
 from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
+    OfColumn,
     Split,
     held,
     most_frequent,
@@ -27,7 +29,8 @@ from ccl_plugins.evaluators.intervals import Estimate, estimate, mean, tally
 from ccl_plugins.protocols import Frozen, Measurement
 
 
-class Clustering:
+@dataclass(eq=False, repr=False)
+class Clustering(OfColumn):
     """Agreement of k-means clusters of frozen features with classes.
 
     Gives ``"clustering/accuracy"``, the fraction of samples that are of their cluster's class, where the
@@ -60,22 +63,12 @@ class Clustering:
         (2021), with which Cl-InfoNCE is compared; Hubert and Arabie, Comparing Partitions (1985).
     """
 
-    def __init__(
-        self,
-        k: int | None = None,
-        restarts: int = 10,
-        unit: bool = True,
-        split: Split = "test",
-        seed: int = 0,
-        column: str = "label",
-    ) -> None:
-        self.k = None if k is None else whole("k", k, 2)
-        self.restarts = whole("restarts", restarts, 1)
-        self.unit = unit
-        self.split = one_of("split", split, SPLITS)
-        self.seed = whole("seed", seed, 0)
-        self.column = column
-        self.columns = {column: ("categorical",)}
+    k: int | None = checked(whole, least=2, default=None)
+    restarts: int = checked(whole, least=1, default=10)
+    unit: bool = True
+    split: Split = checked(one_of, choices=SPLITS, default="test")
+    seed: int = checked(whole, least=0, default=0)
+    column: str = "label"
 
     @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:

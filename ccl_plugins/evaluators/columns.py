@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from ccl_plugins.protocols import (
     Frozen,
     Measurement,
     UndefinedMetric,
+    ValueType,
     trait,
 )
 
@@ -36,6 +37,19 @@ SAMPLES = {"train": "training samples", "test": "test samples"}
 
 LARGEST = 1e18
 """The largest feature: squares of larger ones do not fit into a float32."""
+
+
+class OfColumn:
+    """An evaluator that reads one column of the metadata, the one that its ``column`` names."""
+
+    column: str
+    column_types: ClassVar[Sequence[ValueType]] = ("categorical",)
+    """The value types that the column may have."""
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[ValueType]]:
+        """The column, with the value types that it may have."""
+        return {self.column: self.column_types}
 
 
 def named(name: str, column: str, *, main: str = "label") -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.arguments import positive, whole
+from ccl_plugins.arguments import checked, positive, whole
 from ccl_plugins.evaluators.projections import projections_of
 from ccl_plugins.protocols import Frozen, Measurement
 
 
+@dataclass(eq=False, repr=False)
 class ConditionalEntropy:
     """Entropy of the weights that CACR gives to negatives: how evenly they surround a query.
 
@@ -37,9 +40,8 @@ class ConditionalEntropy:
 
     reads_projections = True
 
-    def __init__(self, t_minus: float = 2.0, batch: int = 256) -> None:
-        self.t_minus = positive("t_minus", t_minus)
-        self.batch = whole("batch", batch, 2)
+    t_minus: float = checked(positive, default=2.0)
+    batch: int = checked(whole, least=2, default=256)
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``projections/conditional_entropy``."""

@@ -10,8 +10,8 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of, whole, wholes
 from ccl_plugins.evaluators.columns import SAMPLES, SPLITS, Split, held, named, part
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
+from ccl_plugins.evaluators.projections import BLOCK, images_of, texts_of, towers_of
 from ccl_plugins.evaluators.retrieval import hit_by_chance
-from ccl_plugins.evaluators.towers import BLOCK, images_of, texts_of, towers_of
 from ccl_plugins.files.tables import choose
 from ccl_plugins.protocols import Dataset, Frozen, Measurement, UndefinedMetric, trait
 

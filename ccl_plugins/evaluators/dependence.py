@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import checked, one_of, whole
 from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
+    OfColumn,
     Split,
     held,
     part,
@@ -28,7 +30,8 @@ SHUFFLES = 20
 """Shuffles of the column whose mean is the chance level."""
 
 
-class Dependence:
+@dataclass(eq=False, repr=False)
+class Dependence(OfColumn):
     """Statistical dependence between frozen features and a column, by HSIC and distance correlation.
 
     No probe is fitted, so that dependence of any form counts.  Gives ``"dependence-<column>/dcor"``, the
@@ -56,11 +59,10 @@ class Dependence:
         equation 9, with Gaussian kernels whose width is the median distance, and equality for class ids.
     """
 
-    def __init__(self, column: str = "color", samples: int = 1000, split: Split = "test") -> None:
-        self.column = column
-        self.columns = {column: ("categorical", "multi_label", "continuous")}
-        self.samples = whole("samples", samples, 4)
-        self.split = one_of("split", split, SPLITS)
+    column_types = ("categorical", "multi_label", "continuous")
+    column: str = "color"
+    samples: int = checked(whole, least=4, default=1000)
+    split: Split = checked(one_of, choices=SPLITS, default="test")
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``dependence-color/dcor`` and ``dependence-color/hsic``."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import checked, whole
 from ccl_plugins.evaluators.columns import (
     groups_at,
     of_known_classes,
@@ -26,6 +27,7 @@ Statistic: TypeAlias = Callable[[Tensor, list[int]], Tensor]
 """From (k, groups, classes, classes) counts of k draws, and the classes to compare, to (k,) numbers."""
 
 
+@dataclass(eq=False, repr=False)
 class Fairness:
     """Differences between groups of the predictions of a linear probe, which does not see the group.
 
@@ -69,20 +71,14 @@ class Fairness:
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"column": "group"}
 
-    def __init__(
-        self,
-        column: str,
-        target: str = "label",
-        positive: int | None = None,
-        reg: Reg = None,
-        max_iter: int = 1000,
-    ) -> None:
-        self.column = column
-        self.target = target
-        self.columns = {column: ("categorical",), target: ("categorical",)}
-        self.positive = positive
-        self.reg = checked_reg(reg)
-        self.max_iter = whole("max_iter", max_iter, 1)
+    column: str
+    target: str = "label"
+    positive: int | None = None
+    reg: Reg = checked(checked_reg, default=None)
+    max_iter: int = checked(whole, least=1, default=1000)
+
+    def __post_init__(self) -> None:
+        self.columns = {self.column: ("categorical",), self.target: ("categorical",)}
 
     @of_known_classes("target")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import number, positive, whole
-from ccl_plugins.evaluators.columns import accuracy, of_known_classes, with_classes
+from ccl_plugins.arguments import checked, number, positive, whole
+from ccl_plugins.evaluators.columns import OfColumn, accuracy, of_known_classes, with_classes
 from ccl_plugins.evaluators.linear import fit_probe
 from ccl_plugins.protocols import Frozen, Measurement
 
 
-class FewShot:
+def few(name: str, samples: int | float) -> int | float:
+    """A whole number of 1 or more, or a part between 0 and 1."""
+    if isinstance(samples, int) and samples >= 1 and not isinstance(samples, bool):
+        return whole(name, samples, 1)
+    if isinstance(samples, bool) or not 0 < number(name, samples) < 1:
+        raise ValueError(
+            f"{name} must be a whole number of 1 or more (per class), or a part between 0 and 1, not"
+            f" {samples!r}"
+        )
+    return samples
+
+
+@dataclass(eq=False, repr=False)
+class FewShot(OfColumn):
     """Accuracy of a linear classifier on frozen features, fitted to a few training samples.
 
     Gives ``"few_shot_5/top1"``, the fraction of test samples whose class it predicts, as the mean over
@@ -43,22 +58,12 @@ class FewShot:
         (2020): a linear classifier on frozen features of k samples per class.
     """
 
-    def __init__(
-        self,
-        samples: int | float = 5,
-        draws: int = 5,
-        reg: float | None = None,
-        max_iter: int = 1000,
-        seed: int = 0,
-        column: str = "label",
-    ) -> None:
-        self.samples = few(samples)
-        self.draws = whole("draws", draws, 1)
-        self.reg = None if reg is None else positive("reg", reg)
-        self.max_iter = whole("max_iter", max_iter, 1)
-        self.seed = whole("seed", seed, 0)
-        self.column = column
-        self.columns = {column: ("categorical",)}
+    samples: int | float = checked(few, default=5)
+    draws: int = checked(whole, least=1, default=5)
+    reg: float | None = checked(positive, default=None)
+    max_iter: int = checked(whole, least=1, default=1000)
+    seed: int = checked(whole, least=0, default=0)
+    column: str = "label"
 
     @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
@@ -75,18 +80,6 @@ class FewShot:
         by = f"a linear classifier fitted to {size} training samples of each class"
         name = f"few_shot_{self.samples:g}"
         return [accuracy(name, self.column, right / self.draws, ids, by)]
-
-
-def few(samples: int | float) -> int | float:
-    """A whole number of 1 or more, or a part between 0 and 1."""
-    if isinstance(samples, int) and samples >= 1 and not isinstance(samples, bool):
-        return whole("samples", samples, 1)
-    if isinstance(samples, bool) or not 0 < number("samples", samples) < 1:
-        raise ValueError(
-            "samples must be a whole number of 1 or more (per class), or a part between 0 and 1, not"
-            f" {samples!r}"
-        )
-    return samples
 
 
 def drawn(ids: Tensor, samples: int | float, generator: torch.Generator) -> Tensor:

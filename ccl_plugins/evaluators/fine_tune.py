@@ -7,14 +7,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from ccl_plugins.evaluators.columns import of_known_classes, rows_with_classes, top1, two_classes
+from ccl_plugins.evaluators.columns import (
+    OfColumn,
+    of_known_classes,
+    rows_with_classes,
+    top1,
+    two_classes,
+)
 from ccl_plugins.evaluators.few_shot import drawn, few
 from ccl_plugins.evaluators.gradient_probes import Plan, RateSchedule, head
 from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Frozen, Images, Measurement
 
 
-class FineTune:
+class FineTune(OfColumn):
     """Accuracy of the whole network, trained further on the labels, as SimCLR reports it.
 
     A copy of the network with a linear classifier is trained by SGD with Nesterov momentum 0.9; the run's
@@ -63,9 +69,8 @@ class FineTune:
         self.plan = Plan(lr, epochs, batch_size, schedule, 0.1, seed)
         if self.plan.batch_size < 2:
             raise ValueError("batch_size must be 2 or more, since batch norms compare samples")
-        self.samples = None if samples is None else few(samples)
+        self.samples = None if samples is None else few("samples", samples)
         self.column = column
-        self.columns = {column: ("categorical",)}
 
     @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import below_one, non_negative, one_of, positive, whole
-from ccl_plugins.evaluators.columns import of_known_classes, top1, two_classes, with_classes
+from ccl_plugins.arguments import (
+    below_one,
+    checked,
+    non_negative,
+    one_of,
+    positive,
+    whole,
+)
+from ccl_plugins.evaluators.columns import (
+    OfColumn,
+    of_known_classes,
+    top1,
+    two_classes,
+    with_classes,
+)
 from ccl_plugins.protocols import Frozen, Measurement
 
 RateSchedule = Literal["constant", "step", "cosine"]
@@ -19,24 +33,16 @@ RateSchedule = Literal["constant", "step", "cosine"]
 or as half a cosine to 0."""
 
 
+@dataclass(eq=False, repr=False)
 class Plan:
     """How a classifier is trained; the arguments are those of `LinearSGD`."""
 
-    def __init__(
-        self,
-        lr: float,
-        epochs: int,
-        batch_size: int,
-        schedule: RateSchedule,
-        drop: float,
-        seed: int,
-    ) -> None:
-        self.lr = positive("lr", lr)
-        self.epochs = whole("epochs", epochs, 1)
-        self.batch_size = whole("batch_size", batch_size, 1)
-        self.schedule = one_of("schedule", schedule, get_args(RateSchedule))
-        self.drop = positive("drop", drop)
-        self.seed = whole("seed", seed, 0)
+    lr: float = checked(positive)
+    epochs: int = checked(whole, least=1)
+    batch_size: int = checked(whole, least=1)
+    schedule: RateSchedule = checked(one_of, choices=get_args(RateSchedule))
+    drop: float = checked(positive)
+    seed: int = checked(whole, least=0)
 
     def factor(self, done: float) -> float:
         """What the learning rate is multiplied by when a part ``done`` of all steps, 0 to 1, is taken."""
@@ -96,14 +102,13 @@ def _pieces(order: Tensor, size: int) -> list[Tensor]:
     return pieces
 
 
-class _Probe:
+class _Probe(OfColumn):
     """A linear classifier that an optimizer trains on frozen features."""
 
     def __init__(self, plan: Plan, weight_decay: float, column: str) -> None:
         self.plan = plan
         self.weight_decay = non_negative("weight_decay", weight_decay)
         self.column = column
-        self.columns = {column: ("categorical",)}
 
     @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import checked, one_of, whole
 from ccl_plugins.evaluators.columns import (
+    OfColumn,
     accuracy,
     held,
     named,
@@ -33,7 +34,8 @@ TEMPERATURE = 0.1
 """Of the votes of neighbors, as in `knn`."""
 
 
-class Held:
+@dataclass(eq=False, repr=False)
+class Held(OfColumn):
     """What features hold of a column, by a probe that is fitted and tested within the test samples.
 
     Where whole groups are held out, as plates or patients, training has none of their values: what is
@@ -71,14 +73,11 @@ class Held:
 
     within = True
 
-    def __init__(
-        self, column: str = "label", probe: Probe = "linear", folds: int = 5, k: int = 20
-    ) -> None:
-        self.column = column
-        self.columns = {column: ("categorical", "continuous")}
-        self.probe = one_of("probe", probe, get_args(Probe))
-        self.folds = whole("folds", folds, 2)
-        self.k = whole("k", k, 1)
+    column_types = ("categorical", "continuous")
+    column: str = "label"
+    probe: Probe = checked(one_of, choices=get_args(Probe), default="linear")
+    folds: int = checked(whole, least=2, default=5)
+    k: int = checked(whole, least=1, default=20)
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``held/top1``, or ``held-<column>/r2``."""

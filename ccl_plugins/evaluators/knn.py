@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import positive, whole
+from ccl_plugins.arguments import checked, positive, whole
 from ccl_plugins.evaluators.columns import (
+    OfColumn,
     of_known_classes,
     rows_with_classes,
     top1,
@@ -24,7 +27,14 @@ NUMBERS = 1 << 25
 """Similarities that are computed at once."""
 
 
-class KNN:
+def _temperature(name: str, value: float) -> float:
+    if positive(name, value) < 0.002:
+        raise ValueError(f"{name} must be 0.002 or more, not {value!r}")
+    return value
+
+
+@dataclass(eq=False, repr=False)
+class KNN(OfColumn):
     """Accuracy of weighted nearest neighbors in frozen features.
 
     Each of the k training samples that are most similar votes for its class with weight
@@ -53,13 +63,9 @@ class KNN:
         section 3.4, as in lightly; there ``temperature`` is 0.07.
     """
 
-    def __init__(self, k: int = 20, temperature: float = 0.1, column: str = "label") -> None:
-        if positive("temperature", temperature) < 0.002:
-            raise ValueError(f"temperature must be 0.002 or more, not {temperature!r}")
-        self.k = whole("k", k, 1)
-        self.temperature = temperature
-        self.column = column
-        self.columns = {column: ("categorical",)}
+    k: int = checked(whole, least=1, default=20)
+    temperature: float = checked(_temperature, default=0.1)
+    column: str = "label"
 
     @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:

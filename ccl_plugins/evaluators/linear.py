@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from ccl_plugins.arguments import one_of, positive, whole
+from ccl_plugins.arguments import checked, positive, whole, word
 from ccl_plugins.evaluators.columns import (
+    OfColumn,
     groups_at,
     held,
     named,
@@ -44,7 +45,17 @@ PENALTIES = [10.0**power for power in range(1, -7, -1)]
 """Weights of the penalty that are compared, relative to the mean variance of the features."""
 
 
-class LinearProbe:
+def checked_reg(name: str, reg: Any, way: str = "validation") -> Any:
+    """``reg``, if it is None, the name of the way to choose it, or a number above 0."""
+    if reg is None or reg == way:
+        return reg
+    if isinstance(reg, str):
+        raise ValueError(f"{name} must be a number above 0, {way!r} or None, not {reg!r}")
+    return positive(name, reg)
+
+
+@dataclass(eq=False, repr=False)
+class LinearProbe(OfColumn):
     """Accuracy of a linear classifier on frozen features, fitted by L-BFGS or least squares.
 
     Minimizes ``mean cross-entropy + reg |W|²``, without a penalty on the bias, on the training features as
@@ -84,23 +95,17 @@ class LinearProbe:
         al., Do Better ImageNet Models Transfer Better? (2019), choose the penalty on a validation part.
     """
 
-    def __init__(
-        self,
-        reg: Reg = None,
-        max_iter: int = 1000,
-        column: str = "label",
-        balanced: bool = False,
-        solver: Literal["lbfgs", "least_squares"] = "lbfgs",
-    ) -> None:
-        self.reg = checked_reg(reg)
-        self.max_iter = whole("max_iter", max_iter, 1)
-        self.column = column
-        self.columns = {column: ("categorical",)}
-        self.balanced = balanced
-        self.solver = one_of("solver", solver, ("lbfgs", "least_squares"))
-        if solver == "least_squares" and reg is not None:
+    reg: Reg = checked(checked_reg, default=None)
+    max_iter: int = checked(whole, least=1, default=1000)
+    column: str = "label"
+    balanced: bool = False
+    solver: Literal["lbfgs", "least_squares"] = word("lbfgs", "least_squares")
+
+    def __post_init__(self) -> None:
+        if self.solver == "least_squares" and self.reg is not None:
             raise ValueError(
-                f"least squares choose their penalty by cross-validation: give no reg, not {reg!r}"
+                "least squares choose their penalty by cross-validation: give no reg, not"
+                f" {self.reg!r}"
             )
 
     @of_known_classes("column")
@@ -136,15 +141,6 @@ def refuse_too_many(x: Tensor, ids: Tensor, column: str) -> None:
             f" {size / 2**30:.0f} GiB: measure knn, which needs no more with more classes, or another"
             " column"
         )
-
-
-def checked_reg(reg: Any, way: str = "validation") -> Any:
-    """``reg``, if it is None, the name of the way to choose it, or a number above 0."""
-    if reg is None or reg == way:
-        return reg
-    if isinstance(reg, str):
-        raise ValueError(f"reg must be a number above 0, {way!r} or None, not {reg!r}")
-    return positive("reg", reg)
 
 
 def fit_probe(

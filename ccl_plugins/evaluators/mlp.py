@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import checked, whole
 from ccl_plugins.evaluators.columns import (
+    OfColumn,
     held,
     of_known_classes,
     several,
@@ -23,7 +25,8 @@ from ccl_plugins.evaluators.regression import explained
 from ccl_plugins.protocols import Frozen, Measurement
 
 
-class MLP:
+@dataclass(eq=False, repr=False)
+class MLP(OfColumn):
     """What a network with one hidden layer reads from frozen features: classes, or numbers.
 
     A linear probe misses what is held in another form.  Whether a variable is hidden is therefore a
@@ -52,14 +55,11 @@ class MLP:
             constant in the test split.
     """
 
-    def __init__(
-        self, column: str = "label", hidden: int = 128, epochs: int = 300, seed: int = 0
-    ) -> None:
-        self.column = column
-        self.columns = {column: ("categorical", "continuous")}
-        self.hidden = whole("hidden", hidden, 1)
-        self.epochs = whole("epochs", epochs, 1)
-        self.seed = whole("seed", seed, 0)
+    column_types = ("categorical", "continuous")
+    column: str = "label"
+    hidden: int = checked(whole, least=1, default=128)
+    epochs: int = checked(whole, least=1, default=300)
+    seed: int = checked(whole, least=0, default=0)
 
     @of_known_classes("column")
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:

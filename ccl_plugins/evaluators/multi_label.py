@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import whole
-from ccl_plugins.evaluators.columns import groups_at, held, rows_with_bits, the, with_bits
+from ccl_plugins.arguments import checked, whole
+from ccl_plugins.evaluators.columns import OfColumn, groups_at, held, rows_with_bits, the, with_bits
 from ccl_plugins.evaluators.intervals import Estimate, estimate
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
@@ -17,7 +18,8 @@ from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 logger = logging.getLogger(__name__)
 
 
-class MultiLabel:
+@dataclass(eq=False, repr=False)
+class MultiLabel(OfColumn):
     """Average precision of linear classifiers of several attributes, each present or absent.
 
     Each attribute of the column has a classifier on frozen features, fitted by L-BFGS as in `linear`.
@@ -45,11 +47,10 @@ class MultiLabel:
         the sum over ranks, as in scikit-learn and torchmetrics.
     """
 
-    def __init__(self, column: str = "attributes", reg: Reg = None, max_iter: int = 1000) -> None:
-        self.column = column
-        self.columns = {column: ("multi_label",)}
-        self.reg = checked_reg(reg)
-        self.max_iter = whole("max_iter", max_iter, 1)
+    column_types = ("multi_label",)
+    column: str = "attributes"
+    reg: Reg = checked(checked_reg, default=None)
+    max_iter: int = checked(whole, least=1, default=1000)
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``attributes/map`` and ``attributes/balanced``."""

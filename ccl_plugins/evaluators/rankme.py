@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import word
 from ccl_plugins.evaluators.columns import finite_features
 from ccl_plugins.evaluators.projections import projections_of
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 
+@dataclass(eq=False, repr=False)
 class RankMe:
     """Rank of projections or features: over how many directions they spread.
 
@@ -36,8 +38,7 @@ class RankMe:
         the effective rank of Roy and Vetterli, The Effective Rank (2007), section 2.
     """
 
-    def __init__(self, of: Literal["projections", "features"] = "projections") -> None:
-        self.of = one_of("of", of, ("projections", "features"))
+    of: Literal["projections", "features"] = word("projections", "features")
 
     @property
     def reads_projections(self) -> bool:

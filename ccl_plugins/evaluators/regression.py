@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.evaluators.columns import held, several, the, variance, with_numbers
+from ccl_plugins.arguments import checked
+from ccl_plugins.evaluators.columns import OfColumn, held, several, the, variance, with_numbers
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
 from ccl_plugins.evaluators.least_squares import least_squares
 from ccl_plugins.evaluators.linear import checked_reg
@@ -17,7 +19,8 @@ PENALTIES = [10.0 ** (power / 2) for power in range(-20, 9)]
 """Weights of the penalty that are compared, relative to the mean variance of the features."""
 
 
-class Regression:
+@dataclass(eq=False, repr=False)
+class Regression(OfColumn):
     """Error of a linear regression on frozen features, for example of a sensitive attribute.
 
     Minimizes ``mean over all entries of (prediction - value)² + reg |W|²``, without a penalty on the bias,
@@ -52,16 +55,14 @@ class Regression:
         tolerance of its optimizer.
     """
 
-    def __init__(
-        self,
-        column: str = "color",
-        reg: float | Literal["gcv"] | None = None,
-        eight_bit: bool | None = None,
-    ) -> None:
-        self.column = column
-        self.columns = {column: ("continuous",)}
-        self.reg = checked_reg(reg, "gcv")
-        self.eight_bit = column == "color" if eight_bit is None else eight_bit
+    column_types = ("continuous",)
+    column: str = "color"
+    reg: float | Literal["gcv"] | None = checked(checked_reg, way="gcv", default=None)
+    eight_bit: bool | None = None
+
+    def __post_init__(self) -> None:
+        if self.eight_bit is None:
+            self.eight_bit = self.column == "color"
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``color/r2``, ``color/mse`` and ``color/mse255``."""

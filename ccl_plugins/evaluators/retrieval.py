@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.arguments import one_of, whole, wholes
+from ccl_plugins.arguments import checked, one_of, whole, wholes
 from ccl_plugins.evaluators.columns import (
     SAMPLES,
     SPLITS,
+    OfColumn,
     Split,
     held,
     named,
@@ -23,7 +25,8 @@ from ccl_plugins.evaluators.intervals import mean
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 
-class Retrieval:
+@dataclass(eq=False, repr=False)
+class Retrieval(OfColumn):
     """Retrieval of samples of the same class by the cosine similarity of frozen features.
 
     Each sample is a query that ranks all others of its split.  Gives ``"retrieval/recall_at_1"``, the
@@ -54,18 +57,10 @@ class Retrieval:
         mean average precision.
     """
 
-    def __init__(
-        self,
-        k: Sequence[int] = (1, 5, 10),
-        samples: int = 10_000,
-        split: Split = "test",
-        column: str = "label",
-    ) -> None:
-        self.k = wholes("k", k, 1)
-        self.samples = whole("samples", samples, 2)
-        self.split = one_of("split", split, SPLITS)
-        self.column = column
-        self.columns = {column: ("categorical",)}
+    k: Sequence[int] = checked(wholes, least=1, default=(1, 5, 10))
+    samples: int = checked(whole, least=2, default=10_000)
+    split: Split = checked(one_of, choices=SPLITS, default="test")
+    column: str = "label"
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``retrieval/recall_at_1``, ... and ``retrieval/map``."""

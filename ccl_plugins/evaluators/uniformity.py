@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import checked, whole
 from ccl_plugins.evaluators.columns import part
 from ccl_plugins.evaluators.projections import projections_of
 from ccl_plugins.protocols import Frozen, Measurement
 
 
+@dataclass(eq=False, repr=False)
 class Uniformity:
     """How evenly the projections of different samples cover the sphere.
 
@@ -36,8 +38,7 @@ class Uniformity:
 
     reads_projections = True
 
-    def __init__(self, samples: int = 1024) -> None:
-        self.samples = whole("samples", samples, 2)
+    samples: int = checked(whole, least=2, default=1024)
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``projections/uniformity``."""

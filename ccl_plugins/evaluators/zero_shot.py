@@ -7,17 +7,24 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch.nn.functional import normalize
 
-from ccl_plugins.evaluators.columns import held, most_frequent, named, rows_with_classes, top1
+from ccl_plugins.evaluators.columns import (
+    OfColumn,
+    held,
+    most_frequent,
+    named,
+    rows_with_classes,
+    top1,
+)
 from ccl_plugins.evaluators.intervals import mean
 from ccl_plugins.evaluators.linear import balanced_accuracy
-from ccl_plugins.evaluators.towers import BLOCK, images_of, texts_of, towers_of
+from ccl_plugins.evaluators.projections import BLOCK, images_of, texts_of, towers_of
 from ccl_plugins.protocols import Frozen, Measurement
 
 Prompts = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 """A template with ``{}``, several, or the prompts of each class by its name."""
 
 
-class ZeroShot:
+class ZeroShot(OfColumn):
     """Accuracy of naming the class of an image by prompts, without any training on labels.
 
     Each class has one or more prompts, as "a picture of a cat".  The text tower projects them; the mean
@@ -60,7 +67,6 @@ class ZeroShot:
     ) -> None:
         self.prompts = _checked(prompts)
         self.column = column
-        self.columns = {column: ("categorical",)}
         self.names = names
         self.balanced = balanced
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ccl_plugins.arguments import positive, whole
+from ccl_plugins.arguments import checked, positive, whole
 from ccl_plugins.files.events import EVENTS
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
 
 
+@dataclass(eq=False, repr=False)
 class TensorBoard:
     """TensorBoard events in the run's folder.
 
@@ -26,9 +28,8 @@ class TensorBoard:
     files = (f"{EVENTS}*",)
     on_disk = True
 
-    def __init__(self, flush_secs: float = 120, max_queue: int = 10) -> None:
-        self.flush_secs = positive("flush_secs", flush_secs)
-        self.max_queue = whole("max_queue", max_queue, 1)
+    flush_secs: float = checked(positive, default=120)
+    max_queue: int = checked(whole, least=1, default=10)
 
     def open(self, folder: Path, done: int | None) -> Logger:
         """Open the events of the run in a folder; those after step ``done`` are hidden."""

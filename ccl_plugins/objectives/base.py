@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, replace
 from inspect import signature
-from typing import Any, ClassVar, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, Self, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ccl_plugins.arguments import finite, one_of, whole
+from ccl_plugins.arguments import Checked, finite, one_of, whole
 from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.joint import Joint, of_one_tensor
@@ -26,7 +26,6 @@ from ccl_plugins.objectives.inputs import (
     stack_features,
     stack_views,
 )
-from ccl_plugins.objectives.parameters import Checked, Module
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.pairs.patches import Patches
@@ -62,6 +61,16 @@ class KernelAttribute(Checked):
 def optional_kernel() -> Any:
     """The field ``kernel`` of an objective that has a kernel of its own where it is None, the default."""
     return KernelAttribute(default=None)
+
+
+class Module(nn.Module):
+    """A module whose fields may be assigned: it is one before its constructor runs."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """A module without parameters, buffers or members."""
+        module = super().__new__(cls)
+        super(Module, module).__init__()
+        return module
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import DEEPEST, below_one, non_negative, positive, whole
+from ccl_plugins.arguments import DEEPEST, below_one, checked, non_negative, positive, whole, word
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.logsumexp import EMPTY, in_order_of, least_exponent, masked
 from ccl_plugins.numerics.numbers import Number, is_zero
 from ccl_plugins.numerics.second_derivatives import differentiable_once
 from ccl_plugins.objectives.base import ContrastiveObjective
-from ccl_plugins.objectives.parameters import checked, word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
@@ -86,7 +84,7 @@ class CACR(ContrastiveObjective):
     t_plus: Scalar = ScalarAttribute(positive, default=1.0)
     t_minus: Scalar = ScalarAttribute(positive, default=2.0)
     _: KW_ONLY
-    positives: int | None = checked(partial(whole, least=1, most=DEEPEST), default=None)
+    positives: int | None = checked(whole, least=1, most=DEEPEST, default=None)
     conditional_positives: bool = True
     conditional_negatives: bool = True
     attraction_weight: Scalar = ScalarAttribute(non_negative, default=1.0)

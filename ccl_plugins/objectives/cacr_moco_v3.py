@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import positive
+from ccl_plugins.arguments import positive, word
 from ccl_plugins.numerics.logsumexp import softplus
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.objectives.cacr import (
@@ -17,7 +17,6 @@ from ccl_plugins.objectives.cacr import (
     squared_distances,
 )
 from ccl_plugins.objectives.infonce import negatives
-from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 

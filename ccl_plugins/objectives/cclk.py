@@ -11,14 +11,13 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import positive, whole, zero_or_seen
+from ccl_plugins.arguments import checked, positive, whole, word, zero_or_seen
 from ccl_plugins.numerics.conditional_operator import Columns, conditional_columns
 from ccl_plugins.numerics.gram import ExactFeatures, Statistic
 from ccl_plugins.numerics.kernel_functions import is_positive_definite
@@ -26,7 +25,6 @@ from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp
 from ccl_plugins.numerics.streaming import Weigh, queue_logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective
 from ccl_plugins.objectives.cclk_forms import LOG_RANGE, Forms, released_operator
-from ccl_plugins.objectives.parameters import checked, word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, Scheduled, lowest
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
@@ -71,7 +69,7 @@ class CCLK(ContrastiveObjective, ABC):
     symmetric: bool = True
     negative_weights: Literal["clip", "keep"] = word("clip", "keep")
     form: Literal["paper", "released"] = word("paper", "released")
-    landmarks: int | None = checked(partial(whole, least=1), default=None)
+    landmarks: int | None = checked(whole, least=1, default=None)
     on: str = "condition"
 
     def __post_init__(self) -> None:

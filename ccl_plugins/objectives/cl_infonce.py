@@ -8,10 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import positive
+from ccl_plugins.arguments import positive, word
 from ccl_plugins.numerics.logsumexp import logsumexp_blocks, masked
 from ccl_plugins.objectives.base import stack_rows
-from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Learned, Scalar, ScalarAttribute
 from ccl_plugins.objectives.supcon import SupCon
 from ccl_plugins.pairs.pairs import Pairs

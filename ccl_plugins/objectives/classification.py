@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import WIDEST, whole
+from ccl_plugins.arguments import WIDEST, checked, whole
 from ccl_plugins.objectives.guide_head import GuideHead, Suppress
 from ccl_plugins.objectives.layered_head import LayeredHead
-from ccl_plugins.objectives.parameters import checked
 from ccl_plugins.protocols import Sizes, Table
 
 
@@ -44,7 +42,7 @@ class Classification(LayeredHead):
     value_types = ("categorical", "multi_label")
     quality = "accuracy"
 
-    classes: int | None = checked(partial(whole, least=2, most=WIDEST), default=None)
+    classes: int | None = checked(whole, least=2, most=WIDEST, default=None)
 
     @property
     def suppressions(self) -> Sequence[Suppress]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import WIDEST, matrix, whole
+from ccl_plugins.arguments import WIDEST, checked, matrix, whole, word
 from ccl_plugins.objectives.base import ContrastiveObjective
-from ccl_plugins.objectives.parameters import checked, word
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
 
@@ -56,8 +54,8 @@ class ClusterCrossEntropy(ContrastiveObjective):
     reads_queue = False
     in_parts = True
 
-    dim: int | None = checked(partial(whole, least=1, most=WIDEST), default=None)
-    classes: int | None = checked(partial(whole, least=2, most=WIDEST), default=None)
+    dim: int | None = checked(whole, least=1, most=WIDEST, default=None)
+    classes: int | None = checked(whole, least=2, most=WIDEST, default=None)
     _: KW_ONLY
     exclude: None = field(default=None, init=False)
     gather_distributed: bool = field(default=False, init=False)

@@ -7,9 +7,8 @@ from typing import Literal
 
 from torch import Tensor
 
-from ccl_plugins.arguments import positive
+from ccl_plugins.arguments import positive, word
 from ccl_plugins.objectives.infonce import InfoNCE
-from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 

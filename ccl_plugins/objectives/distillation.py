@@ -9,12 +9,11 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import positive
+from ccl_plugins.arguments import positive, word
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.logsumexp import masked
 from ccl_plugins.numerics.precision import at_least_float32, unit
 from ccl_plugins.objectives.base import ContrastiveObjective
-from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import checked, whole
 from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, masked, softplus
 from ccl_plugins.objectives.infonce import InfoNCE
-from ccl_plugins.objectives.parameters import checked
 from ccl_plugins.pairs.pairs import Pairs
 
 
@@ -44,7 +42,7 @@ class HardNegInfoNCE(InfoNCE):
 
     streams_queue = False
 
-    nearest: int = checked(partial(whole, least=1), default=16)
+    nearest: int = checked(whole, least=1, default=16)
 
     def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
         """(n,) values and weights of one pair of views; ``where`` selects the negatives."""

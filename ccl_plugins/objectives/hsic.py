@@ -9,10 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import word
 from ccl_plugins.numerics.condition_values import fill_missing, squared_distance
 from ccl_plugins.numerics.kernel_functions import similarities
 from ccl_plugins.objectives.base import ContrastiveObjective, optional_kernel
-from ccl_plugins.objectives.parameters import word
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
 

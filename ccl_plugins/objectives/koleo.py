@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import DEEPEST, positive, whole
+from ccl_plugins.arguments import DEEPEST, checked, positive, whole, word
 from ccl_plugins.objectives.base import ContrastiveObjective
-from ccl_plugins.objectives.parameters import checked, word
 from ccl_plugins.pairs.pairs import Pairs
 
 
@@ -55,7 +53,7 @@ class KoLeo(ContrastiveObjective):
     reads_queue = False
 
     at: Literal["projection", "features"] = word("projection", "features")
-    views: int | None = checked(partial(whole, least=1, most=DEEPEST), default=None)
+    views: int | None = checked(whole, least=1, most=DEEPEST, default=None)
     eps: float = checked(positive, default=1e-8)
     exclude: None = field(default=None, init=False)
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import WIDEST, positive, whole
+from ccl_plugins.arguments import WIDEST, checked, positive, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.objectives.guide_head import At, GuideHead, Suppress
-from ccl_plugins.objectives.parameters import checked
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes
 
@@ -33,7 +31,7 @@ class LayeredHead(GuideHead, ABC):
     hidden_weight: Tensor | None = field(init=False)
     hidden_bias: Tensor = field(init=False)
 
-    hidden: int | None = checked(partial(whole, least=1, most=WIDEST), default=None)
+    hidden: int | None = checked(whole, least=1, most=WIDEST, default=None)
     ridge: float | None = checked(positive, default=None)
     on: str = field(default="condition", kw_only=True)
 

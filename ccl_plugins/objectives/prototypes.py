@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import WIDEST, below_one, positive, whole
+from ccl_plugins.arguments import WIDEST, below_one, checked, positive, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.logsumexp import EMPTY
 from ccl_plugins.objectives.classification import at_class, classes_of, refuse_unknown
 from ccl_plugins.objectives.guide_head import GuideHead, Suppress
-from ccl_plugins.objectives.parameters import checked
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
@@ -68,7 +66,7 @@ class Prototypes(GuideHead):
 
     temperature: Scalar = ScalarAttribute(positive, default=0.1)
     momentum: float = checked(below_one, default=0.9)
-    classes: int | None = checked(partial(whole, least=2, most=WIDEST), default=None)
+    classes: int | None = checked(whole, least=2, most=WIDEST, default=None)
     on: str = field(default="condition", kw_only=True)
 
     def __post_init__(self) -> None:

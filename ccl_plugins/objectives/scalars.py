@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.arguments import number, one_of, positive
-from ccl_plugins.objectives.parameters import Checked
+from ccl_plugins.arguments import Checked, number, one_of, positive
 
 if TYPE_CHECKING:
     Scalar: TypeAlias = Any  # it is set to one type and read as another, a float or a 0-d tensor

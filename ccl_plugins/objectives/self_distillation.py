@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
-from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, positive, whole
+from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, checked, positive, whole, word
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.sinkhorn import sinkhorn
 from ccl_plugins.objectives.base import ContrastiveObjective
-from ccl_plugins.objectives.parameters import checked, word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
@@ -52,8 +50,8 @@ class SelfDistillation(ContrastiveObjective):
     exclude: None = field(default=None, init=False)
     centering: Literal["mean", "sinkhorn"] = word("mean", "sinkhorn")
     momentum: float = checked(below_one, default=0.9)
-    iterations: int = checked(partial(whole, least=1, most=DEEPEST), default=3)
-    dim: int | None = checked(partial(whole, least=1, most=WIDEST), default=None)
+    iterations: int = checked(whole, least=1, most=DEEPEST, default=3)
+    dim: int | None = checked(whole, least=1, most=WIDEST, default=None)
 
     def __post_init__(self) -> None:
         """Make the center, if its width was given."""

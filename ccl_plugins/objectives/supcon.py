@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import positive
+from ccl_plugins.arguments import positive, word
 from ccl_plugins.numerics.logsumexp import (
     EMPTY,
     in_order_of,
@@ -21,7 +21,6 @@ from ccl_plugins.numerics.logsumexp import (
 from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.numerics.second_derivatives import differentiable_once
 from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
-from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 

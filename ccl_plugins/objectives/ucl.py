@@ -14,11 +14,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import below_one, non_negative, positive
+from ccl_plugins.arguments import below_one, non_negative, positive, word
 from ccl_plugins.numerics.logsumexp import log_tilted_mean, logsumexp_blocks, masked, softplus
 from ccl_plugins.numerics.numbers import Number, is_zero, log, plus
 from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
-from ccl_plugins.objectives.parameters import word
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ccl_plugins.arguments import non_negative, positive
+from ccl_plugins.arguments import checked, non_negative, positive
 
 
+@dataclass(eq=False, repr=False)
 class Adam:
     """Adam, of torch; its weight decay is added to the gradient.
 
@@ -21,9 +23,8 @@ class Adam:
         ValueError: For a value out of range.
     """
 
-    def __init__(self, lr: float = 1e-3, weight_decay: float = 0.0) -> None:
-        self.lr = positive("lr", lr)
-        self.weight_decay = non_negative("weight_decay", weight_decay)
+    lr: float = checked(positive, default=1e-3)
+    weight_decay: float = checked(non_negative, default=0.0)
 
     def __call__(self, groups: Sequence[Mapping[str, Any]]) -> torch.optim.Optimizer:
         """Torch's optimizer."""

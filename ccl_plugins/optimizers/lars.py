@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ccl_plugins.arguments import below_one, non_negative, positive
+from ccl_plugins.arguments import below_one, checked, non_negative, positive
 
 
+@dataclass(eq=False, repr=False)
 class LARS:
     """LARS, of lightly: each matrix's step is scaled by the norm of its weights over that of its gradient.
 
@@ -33,11 +35,12 @@ class LARS:
         momentum: Code: 0.9 (SimCLR).
     """
 
-    def __init__(self, lr: float = 0.3, weight_decay: float = 1e-6, momentum: float = 0.9) -> None:
-        self.lr = positive("lr", lr)
-        self.weight_decay = non_negative("weight_decay", weight_decay)
-        self.momentum = below_one("momentum", momentum)
-        if weight_decay == 0:
+    lr: float = checked(positive, default=0.3)
+    weight_decay: float = checked(non_negative, default=1e-6)
+    momentum: float = checked(below_one, default=0.9)
+
+    def __post_init__(self) -> None:
+        if self.weight_decay == 0:
             raise ValueError(
                 "weight_decay must be above 0 for lars, which scales the steps of those parameters only"
                 " that decay: 1e-6 is usual"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from ccl_plugins.arguments import below_one, non_negative, positive
+from ccl_plugins.arguments import below_one, checked, non_negative, positive
 
 
+@dataclass(eq=False, repr=False)
 class SGD:
     """Stochastic gradient descent with momentum, of torch.
 
@@ -23,18 +25,13 @@ class SGD:
         ValueError: For a value out of range.
     """
 
-    def __init__(
-        self,
-        lr: float = 0.06,
-        weight_decay: float = 5e-4,
-        momentum: float = 0.9,
-        nesterov: bool = False,
-    ) -> None:
-        self.lr = positive("lr", lr)
-        self.weight_decay = non_negative("weight_decay", weight_decay)
-        self.momentum = below_one("momentum", momentum)
-        self.nesterov = nesterov
-        if nesterov and momentum == 0:
+    lr: float = checked(positive, default=0.06)
+    weight_decay: float = checked(non_negative, default=5e-4)
+    momentum: float = checked(below_one, default=0.9)
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        if self.nesterov and self.momentum == 0:
             raise ValueError("nesterov needs a momentum above 0")
 
     def __call__(self, groups: Sequence[Mapping[str, Any]]) -> torch.optim.Optimizer:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
 
-from ccl_plugins.arguments import non_negative
+from ccl_plugins.arguments import checked, non_negative
 from ccl_plugins.protocols import Length
 from ccl_plugins.schedules.warm_up import WarmUp
 
 
+@dataclass(eq=False, repr=False)
 class Cosine(WarmUp):
     """The learning rate falls as half a cosine, from the end of the warm-up to the end of the run.
 
@@ -23,18 +24,9 @@ class Cosine(WarmUp):
         ValueError: For a value out of range.
     """
 
-    def __init__(
-        self,
-        per: Literal["step", "epoch"] = "step",
-        start: float = 0.0,
-        end: float = 0.0,
-        overlap: bool = False,
-        reach_end: bool = False,
-    ) -> None:
-        super().__init__(per, start)
-        self.end = non_negative("end", end)
-        self.overlap = overlap
-        self.reach_end = reach_end
+    end: float = checked(non_negative, default=0.0)
+    overlap: bool = False
+    reach_end: bool = False
 
     def __call__(self, step: int, length: Length) -> float:
         """The factor of the learning rate."""

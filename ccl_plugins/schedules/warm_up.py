@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
-from ccl_plugins.arguments import below_one, one_of
+from ccl_plugins.arguments import below_one, checked, word
 from ccl_plugins.protocols import Length
 
 
+@dataclass(eq=False, repr=False)
 class WarmUp:
     """The linear rise of the learning rate in the epochs of the warm-up; a base of schedules.
 
@@ -19,9 +21,8 @@ class WarmUp:
         ValueError: For a value out of range.
     """
 
-    def __init__(self, per: Literal["step", "epoch"] = "step", start: float = 0.0) -> None:
-        self.per = one_of("per", per, ("step", "epoch"))
-        self.start = below_one("start", start)
+    per: Literal["step", "epoch"] = word("step", "epoch")
+    start: float = checked(below_one, default=0.0)
 
     def measured(self, step: int, length: Length) -> tuple[int, int, float]:
         """A step, the run and its warm-up, each counted in steps or, per epoch, in epochs."""
