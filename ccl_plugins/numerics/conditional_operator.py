@@ -27,7 +27,7 @@ from ccl_plugins.numerics.numbers import Number, is_zero
 from ccl_plugins.numerics.streaming import ends
 
 Columns = Callable[..., Tensor]
-"""From a slice of columns, and a slice ``among`` the operator's n rows (all by default), to (n, ·)."""
+"""From a block of columns, and a slice ``among`` the operator's n rows (all by default), to (n, ·)."""
 
 
 def conditional_operator(
@@ -91,8 +91,8 @@ def conditional_columns(
             only the form with features uses it.
 
     Returns:
-        A function from columns, a slice of 0..m, to (n, ·), or to those ``among`` the n rows; NaN where
-        K + ridge I is singular.
+        A function from a block of columns, a slice of 0..m, to (n, ·), or to those ``among`` the n rows;
+        NaN where K + ridge I is singular.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), Proposition 2.2.
@@ -126,7 +126,7 @@ def conditional_columns(
             noise = torch.nan if is_zero(ridge) else ridge
             return columns_by_landmarks(kernel, values, noise, rows, valid, landmarks, out)
         weights = _dual(similarities(kernel, values, values).double(), ridge, rows, valid).to(out)
-        return lambda some, among=slice(None): weights[among, some]
+        return lambda block, among=slice(None): weights[among, block]
 
 
 def _of_classes(
@@ -157,8 +157,8 @@ def _of_classes(
     mine, same, across = ids[rows, None], (alpha * u[rows, None]).to(out), share * u[rows]
     across, u = across.to(out), u.to(out)
 
-    def columns(some: slice, among: slice = slice(None)) -> Tensor:
-        return ((mine[among] == ids[some]) * same[among]).addr_(across[among], u[some])
+    def columns(block: slice, among: slice = slice(None)) -> Tensor:
+        return ((mine[among] == ids[block]) * same[among]).addr_(across[among], u[block])
 
     return columns
 
@@ -188,8 +188,8 @@ def _primal(
     solved = solved.mul_(torch.where(info == 0, 1.0, torch.nan)).mT
     near = solved.to(out)
 
-    def columns(some: slice, among: slice = slice(None)) -> Tensor:
-        start, stop = ends(some, b + sum(map(len, queue)))
+    def columns(block: slice, among: slice = slice(None)) -> Tensor:
+        start, stop = ends(block, b + sum(map(len, queue)))
         parts = [(solved[among] @ phi[start:stop].mT).to(out)] if start < b else []
         if stop > b:
             begin = max(start, b)

@@ -93,7 +93,7 @@ def diagonal_of(kernel: KernelFunction, a: Tensor) -> Tensor:
     rank = rank_of(kernel, a) if a.is_floating_point() else None
     if rank is not None and rank <= BLOCK:
         return features_of(kernel, a).square().sum(1)
-    return torch.cat([similarities(kernel, some, some).diagonal() for some in a.split(BLOCK)])
+    return torch.cat([similarities(kernel, rows, rows).diagonal() for rows in a.split(BLOCK)])
 
 
 def is_positive_definite(kernel: KernelFunction, user: str) -> bool:

@@ -40,24 +40,24 @@ def columns_by_landmarks(
     psi = values.new_empty(m, landmarks, dtype=out)
     gram = torch.eye(landmarks, dtype=torch.float64, device=values.device)
     noise, own = gram.new_empty(m), gram.new_empty(m)
-    for some in blocks(m, 4 * landmarks, values.device):
-        across = similarities(kernel, values[some], marks).double()
+    for block in blocks(m, 4 * landmarks, values.device):
+        across = similarities(kernel, values[block], marks).double()
         phi = torch.linalg.solve_triangular(factor.mT, across, upper=True, left=False)
-        rest = (diagonal_of(kernel, values[some]).double() - phi.square().sum(1)).clamp_min_(0)
-        noise[some] = rest + ridge
-        phi /= noise[some, None].sqrt()
+        rest = (diagonal_of(kernel, values[block]).double() - phi.square().sum(1)).clamp_min_(0)
+        noise[block] = rest + ridge
+        phi /= noise[block, None].sqrt()
         if valid is not None:
-            rest, phi = rest * valid[some], phi * valid[some, None]
+            rest, phi = rest * valid[block], phi * valid[block, None]
         gram.addmm_(phi.mT, phi)
-        own[some] = rest / noise[some]
-        psi[some] = phi / noise[some, None].sqrt()
+        own[block] = rest / noise[block]
+        psi[block] = phi / noise[block, None].sqrt()
     inverse, info = torch.linalg.cholesky_ex(gram)
     solved = torch.cholesky_solve(psi[rows].double().mT, inverse)
     solved = solved.mul_(torch.where(info == 0, ridge, torch.nan)).mT.to(out)
 
-    def columns(some: slice, among: slice = slice(None)) -> Tensor:
-        weights = solved[among] @ psi[some].mT
-        start, row = some.start or 0, begin + (among.start or 0)
+    def columns(block: slice, among: slice = slice(None)) -> Tensor:
+        weights = solved[among] @ psi[block].mT
+        start, row = block.start or 0, begin + (among.start or 0)
         first, mine = max(start, row), weights.diagonal(row - start)
         mine.add_(own[first : first + len(mine)])  # the anchors' own columns, if any
         return weights

@@ -127,8 +127,8 @@ class _TiltedMean(torch.autograd.Function):
         least = least_exponent(sims[0].dtype)
         gaps = [masked(x, keep) for x, keep in zip(sims, keeps, strict=True)]
         top = torch.stack([gap.amax(-1) for gap in gaps]).amax(0)
-        some = top > EMPTY / 2
-        top = top.where(some, 0)[:, None]
+        counts = top > EMPTY / 2
+        top = top.where(counts, 0)[:, None]
         light, heavy = [], []
         for gap in gaps:
             gap.sub_(top)
@@ -136,10 +136,10 @@ class _TiltedMean(torch.autograd.Function):
             if isinstance(lower, Tensor):  # it may be 0, and then 0 times EMPTY counts
                 light[-1].masked_fill_(gap < EMPTY / 2, math.exp(least))
             heavy.append(gap.mul_(upper).clamp_min_(least).exp_())
-        totals = [torch.stack([x.sum(-1) for x in each]).sum(0) for each in (heavy, light)]
+        totals = [torch.stack([x.sum(-1) for x in parts]).sum(0) for parts in (heavy, light)]
         # No gradient flows where nothing counts.
         share, taken = (
-            (scale / total * some)[:, None]
+            (scale / total * counts)[:, None]
             for scale, total in zip((of_upper, of_lower), totals, strict=True)
         )
         slopes = [x.mul_(share).sub_(y.mul_(taken)) for x, y in zip(heavy, light, strict=True)]

@@ -27,9 +27,9 @@ def blocks(length: int, width: int, device: torch.device) -> Iterator[slice]:
         yield slice(start, min(start + step, length))
 
 
-def ends(some: slice, length: int) -> tuple[int, int]:
+def ends(rows: slice, length: int) -> tuple[int, int]:
     """First index and end of a slice of neighboring rows; torch 2.11 cannot compile `slice.indices`."""
-    start, stop = some.start or 0, length if some.stop is None else some.stop
+    start, stop = rows.start or 0, length if rows.stop is None else rows.stop
     start, stop = (end + length if end < 0 else end for end in (start, stop))
     return max(start, 0), min(stop, length)
 

@@ -251,14 +251,14 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         solved = self.solved(pairs)
         parts = [
             checkpoint(
-                lambda some: self._of_part(solved.part(some)),  # new pairs: they remember products
+                lambda part: self._of_part(solved.part(part)),  # new pairs: they remember products
                 slice(first, first + size),
                 use_reentrant=False,
                 preserve_rng_state=False,
             )
             for first in range(0, n, size)
         ]
-        values, weights = (torch.cat(each, 1) for each in zip(*parts, strict=True))
+        values, weights = (torch.cat(columns, 1) for columns in zip(*parts, strict=True))
         return values, weights
 
     def _of_part(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -363,10 +363,10 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
             raise TypeError(f"{name} reads masked patches: call it with patches=Patches(...)")
         read = None if features is None else stack_features(name, features, stacked)
         if not torch.compiler.is_compiling():
-            known = {
+            filled = {
                 k: fill_missing(z, missing_samples(z)) if ignore else z for k, z in values.items()
             }
-            self.check_condition(known)
+            self.check_condition(filled)
         with torch.autocast(stacked.device.type, enabled=False):
             stacked = at_least_float32(stacked)
             if self.embedding == "sphere":

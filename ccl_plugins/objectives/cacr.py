@@ -232,16 +232,16 @@ class _Repulsion(torch.autograd.Function):
         logits.sub_(logits.amax(1, keepdim=True)).clamp_min_(least_exponent(logits.dtype))
         weights = logits.exp_()
         weights.div_(weights.sum(1, keepdim=True))
-        mean, some = (weights * products).sum(1), keep.any(1)
+        mean, has_negatives = (weights * products).sum(1), keep.any(1)
         ctx.attached = 0 if t_minus is None else attached
-        ctx.save_for_backward(weights, some)
-        return torch.where(some, 2 * mean - 2, 0)
+        ctx.save_for_backward(weights, has_negatives)
+        return torch.where(has_negatives, 2 * mean - 2, 0)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        weights, some = ctx.saved_tensors
+        weights, has_negatives = ctx.saved_tensors
         attached, others = ctx.attached, (None, None, None)
-        grad = 2 * (grad * some)[:, None]
+        grad = 2 * (grad * has_negatives)[:, None]
         if not attached:
             return weights * grad, *others
         logs = weights.log()
@@ -254,11 +254,13 @@ class _Repulsion(torch.autograd.Function):
 
 def rbf_repulsion(products: Tensor, log_weights: Tensor, keep: Tensor, precision: Number) -> Tensor:
     """``ln( 1/n Σ_i Σ_j π⁻_ij exp(-t d²_ij) )``, a scalar; t is ``precision``; eq. (14), second line."""
-    some = keep.any(1)
+    counts = keep.any(1)
     per_query = (log_weights - precision * squared_distances(products)).logsumexp(1)
-    mean = masked(per_query, some).logsumexp(0) - some.sum(dtype=products.dtype).clamp_min(1).log()
+    mean = (
+        masked(per_query, counts).logsumexp(0) - counts.sum(dtype=products.dtype).clamp_min(1).log()
+    )
     # Of keys without gradient, the weights are constant.
-    return differentiable_once(torch.where(some.any(), mean, torch.zeros_like(mean)))
+    return differentiable_once(torch.where(counts.any(), mean, torch.zeros_like(mean)))
 
 
 def query_products(pairs: Pairs, i: int) -> Tensor:

@@ -166,12 +166,12 @@ class CCLK(ContrastiveObjective, ABC):
 
     def solved(self, pairs: Pairs) -> Pairs:
         """Pairs with the operator of all anchors, which are then taken some at a time."""
-        known = self.joined(pairs.known(self.conditions))
+        read = self.joined(pairs.known(self.conditions))
         views = {i for i, _ in pairs.cross(self.symmetric)}
-        if known.samples.condition[self.on].ndim != 3:
+        if read.samples.condition[self.on].ndim != 3:
             views = {min(views)}
         with torch.no_grad():
-            return replace(pairs, operators={i: self.operator(known, i) for i in views})
+            return replace(pairs, operators={i: self.operator(read, i) for i in views})
 
     def operator(self, pairs: Pairs, i: int) -> Columns:
         """Columns of the conditional operator, by the condition in anchor view ``i``."""
@@ -181,7 +181,7 @@ class CCLK(ContrastiveObjective, ABC):
             z = pairs.everyone(self.on, i)
             weights = released_operator(self.kernel, z, self.ridge, pairs.rows, pairs.valid())
             weights = weights.to(pairs.anchors.dtype)
-            return lambda some, among=slice(None): weights[among, some]
+            return lambda block, among=slice(None): weights[among, block]
         # The queue's Gram matrix leaves out samples without what the kernel reads, and no others.
         read = self.read_by_kernel
         queue = pairs.queue
@@ -212,9 +212,9 @@ class CCLK(ContrastiveObjective, ABC):
             return logs, {}
         counted = pairs.in_queue(eligible)
 
-        def weigh(some: slice) -> Tensor:
-            weights = operator(slice(m + some.start, m + some.stop))
-            return log_weights(weights).masked_fill_(~counted[:, some], EMPTY)
+        def weigh(block: slice) -> Tensor:
+            weights = operator(slice(m + block.start, m + block.stop))
+            return log_weights(weights).masked_fill_(~counted[:, block], EMPTY)
 
         queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
         sums = queue_logsumexp(

@@ -110,8 +110,8 @@ class Distillation(ContrastiveObjective):
         if missing is not None:
             others = others & ~missing
         log_p, log_q = (
-            masked(each @ every.mT / self.temperature, others).log_softmax(-1)
-            for each, every in (
+            masked(anchors @ samples.mT / self.temperature, others).log_softmax(-1)
+            for anchors, samples in (
                 (z[: len(x), pairs.rows].to(x.dtype), z[: len(x)].to(x.dtype)),
                 (x, keys),
             )

@@ -62,7 +62,7 @@ def gradient_norms(losses: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
         )
     zero = losses[0].detach() * 0
     total = torch.stack(
-        [sum((g.to(zero).square().sum() for g in each), zero) for each in gradients]
+        [sum((g.to(zero).square().sum() for g in of_loss), zero) for of_loss in gradients]
     )
     return list((gather(total[None]).sum(0) if pairs.processes > 1 else total).sqrt())
 

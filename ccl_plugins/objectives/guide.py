@@ -103,7 +103,7 @@ def names_of(guides: Sequence[Guide]) -> list[str]:
     names: list[str] = []
     for guide in guides:
         forms = (guide.on, f"{guide.on}/{guide.way}", f"{guide.on}/{guide.way}/{guide.at}")
-        alone = [each.on for each in guides].count(guide.on) == 1
+        alone = [other.on for other in guides].count(guide.on) == 1
         # A module's name has no dots.
         fitting = [form.replace(".", "_") for form in (forms if alone else forms[1:])]
         taken = ("base", *names)

@@ -141,7 +141,7 @@ class GuideHead(ContrastiveObjective, ABC):
             return None
         pairs = self._prepared(pairs)
         values, weights = self._observed(pairs, self.vectors(pairs).detach(), self.values_of(pairs))
-        return self._mean(pairs, values, _known(pairs, weights))
+        return self._mean(pairs, values, _present(pairs, weights))
 
     def vectors(self, pairs: Pairs) -> Tensor:
         """(u, n, f) the features or projections that are read."""
@@ -170,11 +170,11 @@ class GuideHead(ContrastiveObjective, ABC):
         weights = self._weights(values, z)
         if torch.is_grad_enabled():
             with torch.no_grad():
-                known = _known(pairs, weights)
-                none = torch.zeros_like(known)
+                present = _present(pairs, weights)
+                none = torch.zeros_like(present)
                 hits = self.hits(predicted, z) if self.quality else (none, none)
-                every = values, *hits, torch.ones_like(known)
-                sums = torch.stack([(known * each).sum() for each in every])
+                observed = values, *hits, torch.ones_like(present)
+                sums = torch.stack([(present * x).sum() for x in observed])
                 sums = gather(sums[None]).sum(0) if pairs.processes > 1 else sums
                 self.outcome.copy_(sums)
                 self.collect(pairs, x, z)
@@ -220,7 +220,7 @@ class GuideHead(ContrastiveObjective, ABC):
         return f"{type(self).__name__} of {self.on!r}"
 
 
-def _known(pairs: Pairs, weights: Tensor) -> Tensor:
+def _present(pairs: Pairs, weights: Tensor) -> Tensor:
     """Weights (u, n), 0 at samples without a value."""
     missing = pairs.samples.missing
     return weights if missing is None else weights.masked_fill(missing[pairs.rows], 0)

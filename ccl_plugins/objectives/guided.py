@@ -96,7 +96,7 @@ class Guided(Mixture):
         gather_distributed: bool = False,
     ) -> None:
         super(Mixture, self).__init__(gather_distributed=gather_distributed)
-        read = [read_guide(each, i) for i, each in enumerate(guides)]
+        read = [read_guide(table, i) for i, table in enumerate(guides)]
         if not read:
             raise ValueError(f"guides must be one or more, not {guides!r}")
         refuse_clashes(read)
@@ -139,8 +139,8 @@ class Guided(Mixture):
     def statistics(self) -> dict[str, Any]:
         """The statistics that objectives ask a queue to keep; guides of features do not read it."""
         unread = [part.objective for part in self._guides() if part.at == "features"]
-        names = {name for each in unread for name in trait(each, "statistics")()}
-        return {k: each for k, each in super().statistics().items() if k not in names}
+        names = {name for objective in unread for name in trait(objective, "statistics")()}
+        return {k: x for k, x in super().statistics().items() if k not in names}
 
     def scalars(self) -> dict[str, Tensor]:
         """Each part's loss, a head's quality, and the numbers that change, as ``"<part>/<number>"``."""
@@ -173,7 +173,7 @@ class Guided(Mixture):
             parts = [*self._with_pairs(pairs)]
             losses = [loss(part.objective, given) for part, given in parts]
             factors = self._factors(losses, pairs)
-            total = torch.stack([f * each for f, each in zip(factors, losses, strict=True)]).sum(0)
+            total = torch.stack([f * part for f, part in zip(factors, losses, strict=True)]).sum(0)
             for learned in [_learning(part, given) for part, given in parts]:
                 if learned is not None:  # its gradient alone
                     total = total + (learned - learned.detach())
@@ -210,10 +210,10 @@ class Guided(Mixture):
     @torch.no_grad()
     def _observe(self, pairs: Pairs, losses: Sequence[Tensor], factors: Sequence[Any]) -> None:
         """Keep the losses of all processes and the factors, for `scalars`."""
-        values = torch.stack([each.detach().to(self.losses.dtype) for each in losses])
+        values = torch.stack([x.detach().to(self.losses.dtype) for x in losses])
         self.losses.copy_(gather(values[None]).mean(0) if pairs.processes > 1 else values)
         if isinstance(factors[-1], Tensor) and self.balance is not None:
-            self.factors.copy_(torch.stack([each.to(values.dtype) for each in factors[1:]]))
+            self.factors.copy_(torch.stack([x.to(values.dtype) for x in factors[1:]]))
 
 
 class GuidePart(Part):

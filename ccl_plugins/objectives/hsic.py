@@ -123,11 +123,11 @@ def compared(
         return [similarities(kernel, x, x) for x in values]
     squares = [squared_distance(x, x) for x in values]
     with torch.no_grad():
-        some = slice(None, None, -(-len(squares[0]) // SAMPLES))
-        far = torch.stack([square[some, some] for square in squares])
+        spaced = slice(None, None, -(-len(squares[0]) // SAMPLES))
+        far = torch.stack([square[spaced, spaced] for square in squares])
         far = far.masked_fill_(far == 0, torch.nan)
         if missing is not None:
-            far = far.masked_fill_(missing[some] | missing[some, None], torch.nan)
+            far = far.masked_fill_(missing[spaced] | missing[spaced, None], torch.nan)
         # Each distance once.  Without a dimension, nanmedian would wait for a GPU.
         row, column = torch.triu_indices(*far.shape[1:], device=far.device)
         once = far.flatten(1).index_select(1, row * far.shape[1] + column)

@@ -59,7 +59,7 @@ class InfoNCE(ContrastiveObjective):
         counted, views = pairs.in_queue(where), sorted({i for i, _ in cross})
         if pairs.negative is not None:
             counted = counted & pairs.in_queue(pairs.negative)
-        some = counted.any(1)
+        has_negatives = counted.any(1)
         queries = torch.stack([pairs.anchors[i] for i in views]) / self.temperature
         (sums,) = queue_logsumexp(
             queries, queue.of_views(views), lambda columns: counted[:, columns]
@@ -68,7 +68,9 @@ class InfoNCE(ContrastiveObjective):
         joined = []
         for (i, j), (values, weights) in zip(cross, rows, strict=True):
             negatives = queued[i] - pairs.own_sim(i, j) / self.temperature
-            joined.append((torch.logaddexp(values, negatives), torch.where(some, 1, weights)))
+            joined.append(
+                (torch.logaddexp(values, negatives), torch.where(has_negatives, 1, weights))
+            )
         return stack_rows(joined)
 
     def compared(self, pairs: Pairs) -> list[tuple[int, int]]:

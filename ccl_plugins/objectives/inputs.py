@@ -51,10 +51,10 @@ def stack_features(name: str, features: Sequence[Tensor], views: Tensor) -> Tens
             f"{name} needs features=(f0, f1, ...), a (b, f) tensor for each view with b ="
             f" {views.shape[1]}, not {given}"
         )
-    for number, each in enumerate(features):
-        if not each.is_floating_point():
-            raise TypeError(f"features must be floats, not {each.dtype}")
-        _refuse_non_finite(f"features of view {number}", each)
+    for number, view in enumerate(features):
+        if not view.is_floating_point():
+            raise TypeError(f"features must be floats, not {view.dtype}")
+        _refuse_non_finite(f"features of view {number}", view)
     return _stacked(features)
 
 

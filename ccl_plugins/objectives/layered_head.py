@@ -84,10 +84,10 @@ class LayeredHead(GuideHead, ABC):
     @torch.no_grad()
     def _fitted(self, pairs: Pairs, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Center (f,), coefficients (f, o) and intercept (o,) of a ridge regression, in float64."""
-        known = torch.ones_like(x[..., :1], dtype=torch.float64)
+        present = torch.ones_like(x[..., :1], dtype=torch.float64)
         if (missing := pairs.samples.missing) is not None:
-            known = known.masked_fill(missing[pairs.rows, None], 0)
-        rows = torch.cat([x.double(), y.double().expand(*x.shape[:2], -1), known], -1) * known
+            present = present.masked_fill(missing[pairs.rows, None], 0)
+        rows = torch.cat([x.double(), y.double().expand(*x.shape[:2], -1), present], -1) * present
         both = rows.flatten(0, 1)
         moments = both.T @ both
         if pairs.processes > 1:

@@ -165,7 +165,7 @@ class Lightly(ContrastiveObjective):
 
 def _build(loss: type, options: Mapping[str, Any]) -> Any:
     """Build a loss of lightly with checked options."""
-    name, known = loss.__name__, inspect.signature(loss).parameters
+    name, parameters = loss.__name__, inspect.signature(loss).parameters
     if "gather_distributed" in options:
         raise TypeError(
             "gather_distributed is an argument of the objective and no option of the loss; in a pipeline"
@@ -177,13 +177,13 @@ def _build(loss: type, options: Mapping[str, Any]) -> Any:
             " use the method moco_v2 with the objective infonce"
         )
     for option, value in options.items():
-        if option not in known:
+        if option not in parameters:
             raise TypeError(
-                f"lightly's {name} has no option {option!r}.{did_you_mean(option, known)}"
+                f"lightly's {name} has no option {option!r}.{did_you_mean(option, parameters)}"
             )
         if isinstance(value, Mapping):
             raise TypeError(f"{option} must be a number, as lightly reads it, not {value!r}")
-        default = known[option].default
+        default = parameters[option].default
         if isinstance(default, int | float) and not isinstance(default, bool):
             (positive if option == "temperature" else finite)(option, number(option, value))
     return loss(**options)

@@ -223,7 +223,7 @@ def _common_value_types(members: Mapping[str, Objective]) -> dict[str, tuple[Val
     for member in members.values():
         for name, value_types in member.conditions.items():
             before = accepted.get(name, value_types)
-            accepted[name] = tuple(each for each in before if each in value_types)
+            accepted[name] = tuple(x for x in before if x in value_types)
     for name, value_types in accepted.items():
         if not value_types:
             wanted = {k: m.conditions[name] for k, m in members.items() if name in m.conditions}

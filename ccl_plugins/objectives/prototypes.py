@@ -126,11 +126,11 @@ class Prototypes(GuideHead):
 
     def collect(self, pairs: Pairs, x: Tensor, z: Tensor) -> None:
         """Add the vectors of all processes to the sums of their classes."""
-        known = torch.ones_like(z, dtype=x.dtype)
+        present = torch.ones_like(z, dtype=x.dtype)
         if (missing := pairs.samples.missing) is not None:
-            known = known.masked_fill(missing[pairs.rows], 0)
+            present = present.masked_fill(missing[pairs.rows], 0)
         units = functional.normalize(x, dim=-1).sum(0)
-        rows = torch.cat([units, torch.full_like(units[:, :1], len(x))], 1) * known[:, None]
+        rows = torch.cat([units, torch.full_like(units[:, :1], len(x))], 1) * present[:, None]
         sums = torch.zeros_like(self.sums).index_add(0, z, rows.to(self.sums.dtype))
         self.sums += gather(sums[None]).sum(0) if pairs.processes > 1 else sums
 

@@ -89,9 +89,9 @@ class Scheduled(nn.Module):
 
     def extra_repr(self) -> str:
         """The schedule, for printing."""
-        every = "" if self.period is None else f" and back in {self.period} epochs"
-        every = every if self.epochs is None else f" in {self.epochs} epochs"
-        return f"{self.schedule}, {self.start} to {self.end}{every}"
+        times = "" if self.period is None else f" and back in {self.period} epochs"
+        times = times if self.epochs is None else f" in {self.epochs} epochs"
+        return f"{self.schedule}, {self.start} to {self.end}{times}"
 
 
 class Learned(nn.Module):
@@ -235,6 +235,6 @@ def count_epochs(objective: nn.Module, steps_per_epoch: float) -> None:
 
     A schedule with a period counts epochs; training calls this once.
     """
-    for each in objective.modules():
-        if isinstance(each, Scheduled):
-            each.steps_per_epoch = steps_per_epoch
+    for module in objective.modules():
+        if isinstance(module, Scheduled):
+            module.steps_per_epoch = steps_per_epoch

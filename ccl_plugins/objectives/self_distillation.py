@@ -103,7 +103,7 @@ class SelfDistillation(ContrastiveObjective):
     def refuse(self, pairs: Pairs, scores: Tensor) -> None:
         """Raise ValueError for pairs with masks or draws, and for scores of another width."""
         given = (pairs.positive, pairs.negative, pairs.draws)
-        if any(each is not None for each in given):
+        if any(x is not None for x in given):
             raise ValueError(
                 f"{type(self).__name__} compares scores of prototypes, not samples: it takes no masks or"
                 " draws"

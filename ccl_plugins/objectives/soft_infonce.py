@@ -82,13 +82,13 @@ class SoftInfoNCE(ContrastiveObjective):
         """The cross-entropy with the targets, per pair of views."""
         self.refuse_draws(pairs)
         z = pairs.samples.condition[self.on]
-        known: dict[int, Tensor] = {}
+        of_view: dict[int, Tensor] = {}
 
         def targets_of(i: int, j: int) -> Tensor:
             view = 0 if z.ndim < 3 else j if len(z) == len(pairs.keys) else i
-            if view not in known:
-                known[view] = self.target_logits(pairs, view)
-            return known[view]
+            if view not in of_view:
+                of_view[view] = self.target_logits(pairs, view)
+            return of_view[view]
 
         rows = [self.values(pairs, i, j, targets_of) for i, j in pairs.cross(self.symmetric)]
         return stack_rows(rows)

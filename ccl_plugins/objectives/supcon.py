@@ -71,8 +71,8 @@ class SupCon(ContrastiveObjective):
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor, over all views at once."""
         self.refuse_draws(pairs)
-        alike = pairs.alike(self.on)
-        compared, positives = pairs.contrasted(alike), self.choose(pairs, alike)
+        same_class = pairs.alike(self.on)
+        compared, positives = pairs.contrasted(same_class), self.choose(pairs, same_class)
         own, m = pairs.own(), pairs.keys.shape[1]
         masks = compared[:, :m], positives[:, :m]
         with_own = masks[0] | own, masks[1] | own
@@ -95,9 +95,9 @@ class SupCon(ContrastiveObjective):
         """What is subtracted from a positive's logit in ``denominator="negatives"``; for subclasses."""
         return 0.0
 
-    def choose(self, pairs: Pairs, alike: Tensor) -> Tensor:
+    def choose(self, pairs: Pairs, same_class: Tensor) -> Tensor:
         """The positives among the other samples of the anchor's class (n, m + q): all of them."""
-        return alike
+        return same_class
 
 
 def log_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, Tensor]:

@@ -74,25 +74,31 @@ class UCL(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; weight 0 for anchors without negatives."""
-        alike, rows = self.alike(pairs), []
-        different = None if alike is None else pairs.counted() & ~alike
+        same_class, rows = self.same_class(pairs), []
+        other_class = None if same_class is None else pairs.counted() & ~same_class
         for i, j in pairs.cross():
-            negatives, others = self.negatives(pairs, i, j, different)
+            negatives, others = self.negatives(pairs, i, j, other_class)
             number, own = count(negatives), pairs.own_sim(i, j)
             c = own.detach()
             zero = (own - c) / self.temperature  # g⁺ - c/τ, with gradient
             log_mean = self.log_mean(negatives, number, c, zero)  # log E_q[e^(g - c/τ)]
             log_ratio = log_mean - zero + self.log_o(pairs, others)  # log(o E_q[e^g] / e^(g⁺))
-            rows.append(self.averaged(pairs, i, j, log_ratio, number.clamp_max(1), alike))
+            rows.append(self.averaged(pairs, i, j, log_ratio, number.clamp_max(1), same_class))
         return stack_rows(rows)
 
     def averaged(
-        self, pairs: Pairs, i: int, j: int, log_ratio: Tensor, some: Tensor, alike: Tensor | None
+        self,
+        pairs: Pairs,
+        i: int,
+        j: int,
+        log_ratio: Tensor,
+        counts: Tensor,
+        same_class: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """(n,) values and weights; ``some`` is 1 for anchors with a negative, else 0."""
-        return softplus(log_ratio), some  # log(1 + o E_q[e^g] / e^(g⁺))
+        """(n,) values and weights; ``counts`` is 1 for anchors with a negative, else 0."""
+        return softplus(log_ratio), counts  # log(1 + o E_q[e^g] / e^(g⁺))
 
-    def alike(self, pairs: Pairs) -> Tensor | None:
+    def same_class(self, pairs: Pairs) -> Tensor | None:
         """(n, m + q) True at the other samples of the anchor's class; None: classes are not read."""
         return None
 
@@ -220,31 +226,37 @@ class SCL(UCL):
     average: Literal["pairs", "anchors"] = word("pairs", "anchors")
     on: str = "condition"
 
-    def alike(self, pairs: Pairs) -> Tensor:
+    def same_class(self, pairs: Pairs) -> Tensor:
         """(n, m + q) True at the other samples of the anchor's class, which are no negatives."""
         return pairs.alike(self.on)
 
     def averaged(
-        self, pairs: Pairs, i: int, j: int, log_ratio: Tensor, some: Tensor, alike: Tensor | None
+        self,
+        pairs: Pairs,
+        i: int,
+        j: int,
+        log_ratio: Tensor,
+        counts: Tensor,
+        same_class: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """The mean over the own key and, with ``positives="all"``, the other keys of the anchor's class."""
-        value, number = softplus(log_ratio), torch.ones_like(some)  # log(1 + o E_q[e^g] / e^(g⁺))
-        if self.positives == "all" and alike is not None:
+        value, number = softplus(log_ratio), torch.ones_like(counts)  # log(1 + o E_q[e^g] / e^(g⁺))
+        if self.positives == "all" and same_class is not None:
             log_negatives = log_ratio + pairs.own_sim(i, j) / self.temperature  # log(o E_q[e^g])
-            for sims, keep in self._more_positives(pairs, i, j, alike):
+            for sims, keep in self._more_positives(pairs, i, j, same_class):
                 values = softplus(log_negatives[:, None] - sims / self.temperature)
                 value = value + (values * keep).sum(1)
                 number = number + keep.sum(1)
-        return value / number, some * number if self.average == "pairs" else some
+        return value / number, counts * number if self.average == "pairs" else counts
 
-    def _more_positives(self, pairs: Pairs, i: int, j: int, alike: Tensor) -> Blocks:
+    def _more_positives(self, pairs: Pairs, i: int, j: int, same_class: Tensor) -> Blocks:
         """The other samples' keys of the anchor's class, in blocks as in `Pairs.negatives`."""
         m = pairs.keys.shape[1]
-        blocks = [(pairs.sim(i, j), alike[:, :m])]
+        blocks = [(pairs.sim(i, j), same_class[:, :m])]
         if self.within_view and (k := pairs.within(i)) is not None:
-            blocks.append((pairs.sim(i, k), alike[:, :m]))
+            blocks.append((pairs.sim(i, k), same_class[:, :m]))
         if pairs.queue is not None:
-            blocks.append((pairs.sim_queue(i), alike[:, m:]))
+            blocks.append((pairs.sim_queue(i), same_class[:, m:]))
         return blocks
 
 

@@ -51,13 +51,13 @@ class WeaklySupCCLK(CCLK):
     def further_weights(self, pairs: Pairs) -> list[Weigh]:
         """The negatives of the queue."""
         counted = pairs.in_queue(pairs.negative)
-        return [lambda some: counted[:, some]]
+        return [lambda block: counted[:, block]]
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; weight 0 for anchors without positives."""
         values, weights = super().terms(pairs)
-        some = ~(values.detach() > -EMPTY / 2)  # NaN keeps its weight: it must not go unnoticed
-        return torch.where(some, values, 0), weights * some
+        defined = ~(values.detach() > -EMPTY / 2)  # NaN keeps its weight: it must not go unnoticed
+        return torch.where(defined, values, 0), weights * defined
 
     def values(
         self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
