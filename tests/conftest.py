@@ -29,7 +29,12 @@ os.fsync = lambda _: None
 
 # Processes are forked from one that has imported the libraries, with the heads of methods and Lightning.
 multiprocessing.set_forkserver_preload(
-    ["ccl_plugins.testing.methods", "lightly.models.modules", "pytorch_lightning"]
+    [
+        "ccl_plugins.testing.methods",
+        "ccl_plugins.sweep.cells",
+        "lightly.models.modules",
+        "pytorch_lightning",
+    ]
 )
 
 

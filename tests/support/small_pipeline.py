@@ -17,9 +17,13 @@ fit = {epochs = 1, batch_size = 16, workers = 0}
 """
 
 
+def write_data(folder):
+    for split, n in (("train", 32), ("test", 8)):
+        columns = {"label": torch.arange(n) % 2, "age": torch.linspace(0, 1, n)}
+        save_file({"features": torch.randn(n, 4), **columns}, folder / f"{split}.safetensors")
+
+
 @pytest.fixture
 def in_a_folder_with_data(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for split, n in (("train", 32), ("test", 8)):
-        columns = {"label": torch.arange(n) % 2, "age": torch.linspace(0, 1, n)}
-        save_file({"features": torch.randn(n, 4), **columns}, f"{split}.safetensors")
+    write_data(tmp_path)
