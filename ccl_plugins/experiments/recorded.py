@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import warnings
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ class Recorded(Components):
         refuse_lost(_lost(data, place), self.record, self.where)
         versions = self.record.get("versions", {})
         if isinstance(versions, Mapping):
-            named = {*_plugins(data)} - self._checked
+            uses = (table["use"] for table in _tables(data, place).values())
+            named = {use.rpartition(":")[2].rpartition("/")[0] for use in uses} - self._checked
             versions = {name: version for name, version in versions.items() if name in named}
             self._checked |= versions.keys()
         check_plugins(versions)
@@ -166,16 +167,6 @@ class _Choices(dict[str, engine.Choice]):
         return self[kind]
 
 
-def _plugins(data: Any) -> Iterator[str]:
-    """The plug-ins of the components in a part of a record."""
-    if isinstance(data, Mapping):
-        if isinstance(use := data.get("use"), str):
-            yield use.rpartition(":")[2].rpartition("/")[0]
-        data = [*data.values()]
-    for each in data if isinstance(data, list) else ():
-        yield from _plugins(each)
-
-
 # Objects of a session: a record has their classes and their places, and not the objects.
 
 
@@ -197,8 +188,7 @@ def with_objects(record: Mapping[str, Any], objects: Mapping[str, Any]) -> dict[
             'objects must be a mapping of places to objects, as {"dataset": my_dataset}, not'
             f" {engine.short_repr(objects)}"
         )
-    tables: dict[str, dict[str, Any]] = {}
-    _each_component(record, lambda place, table: tables.setdefault(place, table))
+    tables = _tables(record)
     given = {_place(place, tables): each for place, each in objects.items()}
     for place in given:
         if place in tables and not _LOCAL.match(use := tables[place]["use"]):
@@ -216,7 +206,7 @@ def with_objects(record: Mapping[str, Any], objects: Mapping[str, Any]) -> dict[
             )
         return _choice(given[place], table, tables[place], f"objects: {place}")
 
-    return _each_component(record, put)
+    return _with_each(record, put)
 
 
 def refuse_lost(needed: Mapping[str, str], record: Mapping[str, Any], where: str) -> None:
@@ -253,42 +243,47 @@ _LOCAL = re.compile(rf"\w+:{engine.LOCAL}/")
 _PARTS = (*SINGLE, "evaluate", "fit", "monitor", "loggers")
 """The parts of a record that have components, beside its conditions."""
 
-_See = Callable[[str, dict[str, Any]], Any]
+_Change = Callable[[str, dict[str, Any]], Any]
 
 
-def _each_component(record: Mapping[str, Any], see: _See) -> dict[str, Any]:
-    """A record with what ``see(place, table)`` gives for the table of each component, inner ones first."""
-    parts = {part: _seen(record[part], part, see) for part in _PARTS if part in record}
+def _with_each(record: Mapping[str, Any], change: _Change) -> dict[str, Any]:
+    """A record with what ``change(place, table)`` makes of each component's table, inner ones first."""
+    parts = {part: _part_with_each(record[part], part, change) for part in _PARTS if part in record}
     conditions = record.get("conditions") or {}
-    named = {n: _seen(c, condition_place(n, conditions), see) for n, c in conditions.items()}
+    places = {name: condition_place(name, conditions) for name in conditions}
+    named = {n: _part_with_each(c, places[n], change) for n, c in conditions.items()}
     return {**record, **parts, "conditions": named}
 
 
-def _seen(data: Any, place: str, see: _See) -> Any:
+def _part_with_each(data: Any, place: str, change: _Change) -> Any:
     if isinstance(data, Mapping):
-        table = {key: _seen(each, f"{place}.{key}", see) for key, each in data.items()}
-        return see(place, table) if isinstance(table.get("use"), str) else table
+        table = {key: _part_with_each(each, f"{place}.{key}", change) for key, each in data.items()}
+        return change(place, table) if isinstance(table.get("use"), str) else table
     if isinstance(data, list):
-        return [_seen(each, f"{place}.{i}", see) for i, each in enumerate(data)]
+        return [_part_with_each(each, f"{place}.{i}", change) for i, each in enumerate(data)]
     return data
 
 
-def _lost(data: Any, place: str = "") -> dict[str, str]:
-    """Objects of a session by their places, in the part of a record at a place, or in a whole record."""
-    found: dict[str, str] = {}
-
-    def note(at: str, table: dict[str, Any]) -> None:
-        if _LOCAL.match(table["use"]):
-            found[at] = table["use"]
-
-    _seen(data, place, note) if place else _each_component(data, note)
+def _tables(data: Any, place: str = "") -> dict[str, dict[str, Any]]:
+    """The tables of the components in the part of a record at a place, or in a whole record, by place."""
+    found: dict[str, dict[str, Any]] = {}
+    if place:
+        _part_with_each(data, place, found.setdefault)
+    else:
+        _with_each(data, found.setdefault)
     return found
 
 
-def _place(given: str, known: Container[str]) -> str:
+def _lost(data: Any, place: str = "") -> dict[str, str]:
+    """The names of those that are objects of a session, by place."""
+    tables = _tables(data, place).items()
+    return {at: table["use"] for at, table in tables if _LOCAL.match(table["use"])}
+
+
+def _place(given: str, places: Container[str]) -> str:
     """The place that is meant: also ``evaluate[0]``, and the only condition by its whole name."""
     place = re.sub(r"\[(\d+)\]", r".\1", given)
-    return "condition" if place == "conditions.condition" and place not in known else place
+    return "condition" if place == "conditions.condition" and place not in places else place
 
 
 def _choice(
