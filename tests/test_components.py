@@ -33,6 +33,14 @@ def subject_of(name):
     return Subject(BUILT_IN[name], EXAMPLES.get(name))
 
 
+def called(name, **params):
+    """A component with other parameters, as if its class were called, whatever their types."""
+    subject = subject_of(name)
+    choice = copy.copy(subject.choice)
+    choice.params = {**choice.params, **params}
+    return Subject(subject.spec, chosen=choice)
+
+
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in BUILT_IN],
@@ -44,9 +52,7 @@ def test_a_slip_of_the_pen_is_refused_by_the_parameter_s_name(name):
         for value in ABSURD if numbers else OUT_OF_RANGE:
             require_named(subject, parameter.name, value)
         for value in (*OUT_OF_RANGE, *ABSURD) if re.search(r"\bint\b", parameter.text) else ():
-            called = copy.copy(subject.choice)  # as if the class were called, whatever the type
-            called.params = {**called.params, parameter.name: value}
-            require_built_or_named(Subject(subject.spec, chosen=called), parameter.name)
+            require_built_or_named(called(name, **{parameter.name: value}), parameter.name)
 
 
 def words():
@@ -62,11 +68,8 @@ def words():
 
 @pytest.mark.parametrize(("name", "parameter"), [*words()])
 def test_a_word_that_is_none_of_a_parameter_s_is_refused_by_its_name(name, parameter):
-    subject = subject_of(name)
-    called = copy.copy(subject.choice)  # as if the class were called, whatever the type
-    called.params = {**called.params, parameter: "no such word"}
     with pytest.raises(ValueError, match=rf"\b{parameter}\b.*no such word"):
-        Subject(subject.spec, chosen=called).build()
+        called(name, **{parameter: "no such word"}).build()
 
 
 NUMBER = r"(-?\d+(?:\^\d+)?(?:\.\d+)?(?:e-?\d+)?)"
@@ -83,35 +86,51 @@ RANGES = {
 """How a docstring says a range, and what is to be added to its ends to be outside of it."""
 
 
-def outside(text):
+def outside(text, near):
     """Numbers just outside of the range that the words about an argument say, at their begin or end."""
     for words, steps in RANGES.items():
         if found := re.search(rf"(?:^|, ){words}(?=[,;:.]|$)", text, re.IGNORECASE):
             for end, step in zip(found.groups(), steps, strict=False):
                 base, _, power = end.partition("^")
-                yield (int(base) ** int(power) if power else float(end)) + step
+                yield (int(base) ** int(power) if power else float(end)) + step * near
             return
 
 
-def documented():
+OF_A_NAME = {
+    **dict.fromkeys(("seed", "workers", "frozen", "warmup", "page"), (-1,)),
+    **dict.fromkeys(("batch_size", "hidden", "dim", "layers", "bottleneck"), (0,)),
+    **dict.fromkeys(("landmarks", "iterations", "restarts", "every", "positives", "k"), (0,)),
+    **dict.fromkeys(("flip", "gray", "blur", "solarize", "jitter_chance"), (-0.1, 1.1)),
+    **dict.fromkeys(("jitter", "contrast"), (-0.1,)),
+    **dict.fromkeys(("train", "test"), (0,)),
+    "queue_size": (-1,),
+    "drop": (-0.1, 1.0),
+    "ridge": (-1, 1e-30),
+}
+"""Numbers outside of the range of all parameters of a name, where their words do not say it."""
+
+
+def out_of_range():
+    """Components, parameters and numbers just outside of the range that their words or names say."""
     for name, spec in BUILT_IN.items():
         words = arguments(documentation(spec.load()))
         for parameter in registry().schema(spec).parameters:
-            if re.fullmatch(r"(int|float|Scalar)( \| None)?", parameter.text):
-                text = " ".join(words.get(parameter.name, "").partition(":")[2].split())
-                kind = int if "int" in parameter.text else float
-                for number in map(kind, outside(text)):
-                    yield name, parameter.name, number
+            found = re.match(r"(int|float|Scalar)\b", parameter.text)
+            if found is None:
+                continue
+            text = " ".join(words.get(parameter.name, "").partition(":")[2].split())
+            kind, near = (int, 1) if found[1] == "int" else (float, 1e-9)
+            numbers = [*outside(text, near)] or OF_A_NAME.get(parameter.name, ())
+            yield from ((name, parameter.name, kind(number)) for number in numbers)
+            if numbers and kind is float:
+                yield name, parameter.name, math.nan
 
 
-@pytest.mark.parametrize(("name", "parameter", "number"), [*documented()])
-def test_a_number_outside_of_its_documented_range_is_refused_by_its_name(name, parameter, number):
-    subject = subject_of(name)
-    params = {**subject.params, parameter: number}
-    with pytest.raises((ValueError, engine.InvalidParameter), match=rf"\b{parameter}\b"):
-        Subject(
-            subject.spec, chosen=registry().choose(subject.kind, subject.spec.id, **params)
-        ).build()
+@pytest.mark.parametrize(("name", "parameter", "number"), [*out_of_range()])
+def test_a_number_out_of_range_is_refused_by_its_name_and_quoted(name, parameter, number):
+    said = rf"\b{parameter}s?\b.* not .*{re.escape(str(number))}\b"
+    with pytest.raises((ValueError, engine.InvalidParameter), match=said):
+        called(name, **{parameter: number}).build()
 
 
 def test_a_number_that_stands_first_in_a_transform_is_the_size_of_its_views():

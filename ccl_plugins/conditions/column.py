@@ -37,7 +37,8 @@ class Column:
         dataset: The data set component whose schema is read; supplied by the pipeline.
 
     Raises:
-        ValueError: For a column that the data set does not have, and for class ids to standardize.
+        ValueError: For a column that the data set does not have, another value type, and class ids to
+            standardize.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"name": "label", "value_type": "categorical"}

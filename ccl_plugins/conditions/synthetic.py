@@ -76,7 +76,7 @@ class Synthetic:
         self.level = whole("level", level, 0)
         self.mixed = None if mixed is None else whole("mixed", mixed, 0)
         self.branch = whole("branch", branch, 2)
-        self.seed = seed
+        self.seed = whole("seed", seed, 0)
         self.column = column
         self.missing = check_policy(missing, self.value_type)
 

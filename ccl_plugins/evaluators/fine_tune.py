@@ -68,7 +68,9 @@ class FineTune(OfColumn):
     ) -> None:
         self.plan = Plan(lr, epochs, batch_size, schedule, 0.1, seed)
         if self.plan.batch_size < 2:
-            raise ValueError("batch_size must be 2 or more, since batch norms compare samples")
+            raise ValueError(
+                f"batch_size must be 2 or more, since batch norms compare samples, not {batch_size}"
+            )
         self.samples = None if samples is None else few("samples", samples)
         self.column = column
 

@@ -43,7 +43,7 @@ class LARS:
         if self.weight_decay == 0:
             raise ValueError(
                 "weight_decay must be above 0 for lars, which scales the steps of those parameters only"
-                " that decay: 1e-6 is usual"
+                f" that decay, not {self.weight_decay}: 1e-6 is usual"
             )
 
     def __call__(self, groups: Sequence[Mapping[str, Any]]) -> torch.optim.Optimizer:

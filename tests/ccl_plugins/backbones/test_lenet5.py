@@ -21,11 +21,6 @@ def test_lenet5_quotes_images_that_do_not_fit(shape):
         LeNet5()(torch.randn(shape))
 
 
-def test_lenet5_needs_a_channel():
-    with pytest.raises(ValueError, match="in_channels"):
-        LeNet5(in_channels=0)
-
-
 def test_every_weight_of_lenet5_gets_a_gradient():
     model = LeNet5()
     model(torch.randn(8, 3, 32, 32)).square().sum().backward()

@@ -36,10 +36,6 @@ def test_weights_are_drawn_as_the_released_code_draws_them():
 
 
 def test_what_does_not_fit_is_quoted():
-    with pytest.raises(ValueError, match="size must be 15 or more, not 8"):
-        SmallAlexNet(size=8)
-    with pytest.raises(ValueError, match="in_channels"):
-        SmallAlexNet(in_channels=0)
     with torch.device("meta"):
         model = SmallAlexNet(size=16)
         with pytest.raises(ValueError, match=r"\(n, 3, 16, 16\), not \(2, 3, 32, 32\)"):

@@ -56,8 +56,6 @@ def test_options_reach_the_model_or_are_refused():
         Timm("resnet10t", options={"in_chanels": 1})
     with pytest.raises(ValueError, match="num_classes"):
         Timm("resnet10t", options={"num_classes": 10})
-    with pytest.raises(ValueError, match="'default', 'cifar', not 'small'"):
-        Timm("resnet10t", stem="small")
     unpooled = Timm("resnet10t", options={"global_pool": ""})
     with pytest.raises(ValueError, match=r"\(2, 512, 2, 2\); an option such as global_pool"):
         unpooled(torch.randn(2, 3, 64, 64))

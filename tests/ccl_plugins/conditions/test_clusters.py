@@ -219,7 +219,6 @@ def test_an_empty_cluster_is_filled():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"k": 1}, "k must be 2 or more, not 1"),
         ({"k": []}, "not \\[\\]"),
         ({"k": [3, 3]}, "several different ones"),
         ({"k": 3, "of": "backbone"}, "of must be one of 'embedding'"),

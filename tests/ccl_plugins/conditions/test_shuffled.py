@@ -46,8 +46,6 @@ def test_it_is_what_the_other_condition_is():
 def test_what_has_no_rows_to_shuffle_is_refused():
     with pytest.raises(ValueError, match="Embedding is computed in every step"):
         Shuffled(Embedding())
-    with pytest.raises(ValueError, match="seed must be"):
-        Shuffled(Column("label", value_type="categorical"), seed=-1)
     choice = ccl.condition(
         "shuffled", of={"use": "column", "name": "color", "value_type": "continuous"}
     )

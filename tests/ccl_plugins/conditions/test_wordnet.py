@@ -139,7 +139,7 @@ def test_sources_that_are_not_there_are_named(tmp_path):
         fit(WordNet(level=2, source=str(tmp_path)), Split(label=["a"]))
 
 
-@pytest.mark.parametrize("given", [{}, {"level": 2, "levels": [3]}, {"level": 0}, {"levels": []}])
+@pytest.mark.parametrize("given", [{}, {"level": 2, "levels": [3]}, {"levels": []}])
 def test_levels_that_cannot_be_meant_are_refused_at_once(given):
     with pytest.raises(ValueError, match=r"give level=|each of levels must be 1 or more"):
         WordNet(**given)

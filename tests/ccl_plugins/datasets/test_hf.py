@@ -126,7 +126,6 @@ def test_a_single_data_set_is_its_train_split(folder, tmp_path):
         ({"columns": ["taken"]}, "'taken' .* neither words nor numbers, but timestamp"),
         ({"columns": ["caption"], "text": ["caption"]}, "'caption' cannot be text and"),
         ({"text": ["words"]}, "no column 'words'"),
-        ({"mode": "CMYK"}, "mode must be"),
     ],
 )
 def test_what_is_not_there_is_named(folder, changes, message):

@@ -137,5 +137,3 @@ def test_a_constant_or_missing_column_and_too_few_samples_are_named():
         Dependence("y")(Frozen(x, {}), Frozen(x, {"z": x}))
     with pytest.raises(ValueError, match="four samples or more, there are 3"):
         Dependence("z")(Frozen(x, {}), Frozen(x[:3], {"z": x[:3]}))
-    with pytest.raises(ValueError, match="'train', 'test', not 'validation'"):
-        Dependence("z", split="validation")

@@ -108,8 +108,8 @@ def test_the_penalty_does_not_depend_on_the_test_split(monkeypatch):
 
 
 def test_a_reg_that_is_neither_a_number_nor_a_rule_is_quoted():
-    with pytest.raises(ValueError, match="above 0, 'validation' or None, not 'test'"):
-        LinearProbe(reg="test")
+    with pytest.raises(ValueError, match=r"reg must be .* not 0\.0"):
+        LinearProbe(reg=0.0)
     record = ccl.evaluator("linear", reg="validation").record()
     assert record["reg"] == "validation"
     with pytest.raises(ccl.InvalidParameter, match="reg must be"):

@@ -114,8 +114,6 @@ def test_features_without_images_are_refused(network):
     train = frozen(network, 20)
     with pytest.raises(ValueError, match="needs the images and the network behind the features"):
         FineTune()(Frozen(train.features, train.metadata), train)
-    with pytest.raises(ValueError, match="batch_size must be 2 or more"):
-        FineTune(batch_size=1)
 
 
 def test_a_run_is_fine_tuned_without_a_change_of_its_weights(tmp_path):

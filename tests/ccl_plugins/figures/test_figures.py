@@ -610,8 +610,6 @@ def test_runs_of_different_data_sets_are_not_compared(figure, runs, tmp_path):
 def test_names_that_no_run_has_are_refused(runs):
     with pytest.raises(ValueError, match=r"has no column and no condition 'age'; it has 'label', "):
         EmbeddingMap("age")(runs)
-    with pytest.raises(ValueError, match="method must be one of"):
-        EmbeddingMap(method="mds")
     with pytest.raises(ValueError, match="there are no runs to draw"):
         Bars()({})
 

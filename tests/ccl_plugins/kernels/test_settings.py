@@ -53,9 +53,7 @@ def test_a_kernel_prints_its_settings_and_defaults(kernel, printed):
     ("build", "message"),
     [
         (lambda: RBF("mean"), "scale must be a number above 0 or \"median\", not 'mean'"),
-        (lambda: RBF(-1), "scale must be a finite number above 0, not -1"),
         (lambda: Laplacian(math.inf), "scale must be a finite number above 0, not inf"),
-        (lambda: Laplacian(norm=0), "norm must be 1 or 2, not 0"),
         (
             lambda: Linear("median"),
             "scale must be a number above 0, not 'median': the linear kernel has no distances to take"
@@ -66,9 +64,6 @@ def test_a_kernel_prints_its_settings_and_defaults(kernel, printed):
             "scale must be a number above 0, not 'median': the polynomial kernel has no distances to"
             " take a median of; normalize=True makes it free of scale",
         ),
-        (lambda: Linear(0), "scale must be a finite number above 0, not 0"),
-        (lambda: Polynomial(degree=0), "degree must be 1 or more, not 0"),
-        (lambda: Polynomial(coef0=-1), "coef0 must be a finite number, 0 or more, not -1"),
         (lambda: Product([]), "Product needs one or more kernels, not []"),
         (lambda: Sum(()), "Sum needs one or more kernels, not ()"),
         (

@@ -498,11 +498,6 @@ def test_the_balance_of_a_base_that_features_do_not_reach_is_refused():
     assert objective.loss(pairs_of(normalize(reached, dim=-1)[..., :D], reached)).isfinite()
 
 
-def test_another_balance_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"^balance must be .*'gradient', not 'loss'"):
-        Guided(InfoNCE(), [Guide("digit", True, Classification())], balance="loss")
-
-
 def test_a_balanced_loss_says_that_it_does_not_compile():
     objective = guided({"on": "digit", "keep": True, "by": Classification()}, balance="gradient")
     assert not objective.compiles

@@ -90,29 +90,20 @@ def test_an_argument_is_held_as_it_was_given(name, key):
 
 
 @pytest.mark.parametrize(("name", "key", "options"), WORDS)
-def test_a_word_is_one_of_those_that_its_type_lists(name, key, options):
+def test_each_word_that_a_type_lists_is_taken(name, key, options):
     for word in options:
         assert getattr(build(name, **{key: word}), key) == word
-    message = f"{key} must be one of {', '.join(map(repr, options))}, not 'else'"
-    with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
-        build(name, **{key: "else"})
-    assert str(error.value) == message
 
 
 @pytest.mark.parametrize(
     ("key", "least"),
     [("positives", 1), ("nearest", 1), ("landmarks", 1), ("dim", 1), ("classes", 2)],
 )
-def test_a_whole_number_has_a_least_value(key, least):
+def test_a_whole_number_may_have_its_least_value(key, least):
     for name, cls in CLASSES.items():
         hint = hints(cls).get(key)
-        if hint is None or int not in (hint, *get_args(hint)):
-            continue
-        assert getattr(build(name, **{key: least}), key) == least
-        with pytest.raises(ValueError, match=f"^{key} must be {least} or more, not {least - 1}$"):
-            build(name, **{key: least - 1})
-        with pytest.raises(TypeError, match=f"^{key} must be a whole number, not 2.5$"):
-            build(name, **{key: 2.5})
+        if hint is not None and int in (hint, *get_args(hint)):
+            assert getattr(build(name, **{key: least}), key) == least
 
 
 FROM_ZERO = (
@@ -122,8 +113,8 @@ FROM_ZERO = (
     "uniform_weight",
     "attraction_weight",
     "repulsion_weight",
+    "tau_plus",
 )
-BELOW_ONE = ("tau_plus",)
 OPTIONAL = ("threshold", "target_temperature", "base_temperature")
 
 
@@ -138,13 +129,8 @@ def test_a_number_is_learned_where_its_class_says_so(name, key):
 
 
 @pytest.mark.parametrize(("name", "key"), NUMBERS)
-def test_a_number_out_of_range_is_refused_by_name(name, key):
-    small, right = (-1e-9, "finite number, 0 or more") if key in FROM_ZERO else (0, "above 0")
-    if key in BELOW_ONE:
-        small, right = 1, "from 0 to below 1"
-    with pytest.raises(ValueError, match=f"^{key} must be .*{right}, not {small}"):
-        build(name, **{key: small})
-    if key in FROM_ZERO or key in BELOW_ONE:
+def test_a_number_may_be_0_or_none_where_its_class_says_so(name, key):
+    if key in FROM_ZERO:
         assert getattr(build(name, **{key: 0}), key) == 0
     if key in OPTIONAL:
         assert getattr(build(name, **{key: None}), key) is None

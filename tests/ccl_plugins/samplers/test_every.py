@@ -162,7 +162,7 @@ def test_the_exponential_rule_takes_any_number_of_steps():
         ),
     ],
 )
-def test_imbalance_out_of_range_is_refused(given, words):
+def test_what_of_an_imbalance_does_not_fit_is_refused(given, words):
     with pytest.raises(ValueError, match=words):
         Imbalanced(**{"batch_size": 8, **given}, condition=CLASSES, size=96, seed=0)
     kept = len(Imbalanced(selection=0, condition=CLASSES, size=96, batch_size=8, seed=0).kept)

@@ -62,10 +62,7 @@ def test_a_batch_has_each_view_stacked(batched):
     "settings",
     [
         {"blur": (1.0, 0.1)},
-        {"min_scale": 1.5},
         {"small_min_scale": 0.5},
-        {"small": -1},
-        {"small_size": 0},
     ],
 )
 def test_a_setting_out_of_range_is_named(settings):
