@@ -18,11 +18,10 @@ from .errors import (
     AmbiguousName,
     InvalidConfig,
     InvalidParameter,
-    InvalidSpec,
     RegistryError,
     UnknownComponent,
     did_you_mean,
-    errors_as_failure,
+    placed,
 )
 from .params import Schema, fill, schema
 from .plugin import Failure, Plugin
@@ -228,8 +227,8 @@ class Registry:
             parts.append(f"It is not defined in this session; local({kind!r}, ...) defines it.")
         elif slash and plugin not in {p.name for p in self.plugins}:
             command = pip_install(plugin)
-            known = f"{plugin} is not installed: {command}" if command else ""
-            parts.append(known or f"{short_repr(plugin)} is no name of a plug-in.")
+            missing = f"{plugin} is not installed: {command}" if command else ""
+            parts.append(missing or f"{short_repr(plugin)} is no name of a plug-in.")
         else:
             names = sorted({spec.name for spec in self.specs(kind)})
             parts.append(did_you_mean(bare, names).strip())
@@ -278,17 +277,15 @@ class Registry:
         """The parameters that a component takes; this imports it.
 
         Raises:
-            PluginFailed: If the import fails, or the signature cannot be read.
-            InvalidSpec: If it takes ``*args`` or ``**kwargs``, or a hint that cannot be resolved.
+            PluginFailed: If the import fails.
+            InvalidSpec: If it has no signature, takes ``*args`` or ``**kwargs``, or has a hint that cannot
+                be resolved.
         """
         target = spec.load()
-        try:
-            with errors_as_failure(f"{spec.label}: its signature cannot be read"):
-                if _is_object(spec):
-                    return Schema(())
-                return schema(target, self.kinds[spec.kind].supplied)
-        except InvalidSpec as error:
-            raise InvalidSpec(f"{spec.label}: {error}") from error.__cause__
+        if _is_object(spec):
+            return Schema(())
+        with placed(spec.label):
+            return schema(target, self.kinds[spec.kind].supplied)
 
     def choose(self, kind: str, name: str, /, **params: Any) -> Choice:
         """A component with its parameters, checked and complete, not built yet.
@@ -350,10 +347,8 @@ class Registry:
                 has = ", ".join(map(str, data)) or "nothing"
                 raise InvalidConfig(f'{place}{one} needs use = "its name"; it has {has}')
             params = {key: value for key, value in data.items() if key != "use"}
-            try:
+            with placed(where):
                 spec = self.find(kind, data["use"], where)
-            except RegistryError as error:
-                raise type(error)(f"{place}{error}") from None
             return self._choose(spec, params, where)
         if data is None or isinstance(data, numbers.Number | list | tuple | bytes):
             raise InvalidConfig(f"{place}must be the name of {one} or a table, not {data!r}")
@@ -384,12 +379,8 @@ class Registry:
         return next((self._protocols[name] for name in names if name in self._protocols), None)
 
     def _choose(self, spec: ComponentSpec, params: Mapping[str, Any], where: str = "") -> Choice:
-        try:
+        with placed(where):
             declared = self.schema(spec)
-        except RegistryError as error:
-            if not where:
-                raise
-            raise type(error)(f"{where}: {error}") from error.__cause__
         values = fill(declared, params, self, f"{spec.kind} {spec.id}", where)
         target = None if _is_object(spec) else spec.load()
         return Choice(spec, self.kinds[spec.kind], values, target, declared, self.short_name(spec))

@@ -67,23 +67,23 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def _not_too_deep(data: object, where: str) -> None:
-    level = [data]
+    values = [data]
     for _ in range(DEEPEST + 1):
-        tables = [list(each.values()) for each in level if isinstance(each, dict)]
-        lists = [each for each in level if isinstance(each, list)]
-        level = [item for items in (*tables, *lists) for item in items]
-    if level:
+        tables = [list(value.values()) for value in values if isinstance(value, dict)]
+        lists = [value for value in values if isinstance(value, list)]
+        values = [item for items in (*tables, *lists) for item in items]
+    if values:
         raise InvalidConfig(f"{where}: tables and lists are more than {DEEPEST} levels deep")
 
 
-def check_keys(data: Mapping[str, Any], known: Iterable[str], where: str) -> None:
+def check_keys(data: Mapping[str, Any], allowed: Iterable[str], where: str) -> None:
     """Refuse unknown keys.
 
     Raises:
         InvalidConfig: With the key, its place and the nearest known key.
     """
-    known = [*known]
+    keys = [*allowed]
     for key in data:
-        if key not in known:
-            near = did_you_mean(key, known, "Known:")
+        if key not in keys:
+            near = did_you_mean(key, keys, "Known:")
             raise InvalidConfig(f"{where}: unknown key {key!r}.{near}")

@@ -91,8 +91,8 @@ class Discovery:
     def with_options(self) -> set[str]:
         """The plugins of which a hook takes options."""
         hooks = vars(self._manager.hook).values()
-        every = (implementation for hook in hooks for implementation in hook.get_hookimpls())
-        return {each.plugin_name for each in every if "options" in each.argnames}
+        implementations = (one for hook in hooks for one in hook.get_hookimpls())
+        return {one.plugin_name for one in implementations if "options" in one.argnames}
 
     def _new_manager(self) -> pluggy.PluginManager:
         manager = pluggy.PluginManager(self._project.name)
@@ -112,17 +112,17 @@ class Discovery:
                     trial.register(SimpleNamespace(**hooks), entry.value)
                     vars(plugin).update(hooks)
 
-    def _hooks_of(self, module: ModuleType, known: Iterable[str]) -> dict[str, Any]:
-        """The functions of a module that are marked as hooks."""
+    def _hooks_of(self, module: ModuleType, specified: Iterable[str]) -> dict[str, Any]:
+        """The functions of a module that are marked as hooks; all must be specified."""
         hooks = {}
         # The module's own dictionary: reading attributes would trigger its lazy imports.
         for name, value in vars(module).items():
             if inspect.isfunction(value):
                 marks = getattr(value, f"{self._project.name}_impl", None)
-                if marks is None and name in known:
+                if marks is None and name in specified:
                     raise InvalidSpec(f"{module.__name__}: {name} is not marked with @hookimpl")
-                if marks is not None and name not in known:
-                    near = did_you_mean(name, known)
+                if marks is not None and name not in specified:
+                    near = did_you_mean(name, specified)
                     raise InvalidSpec(f"{module.__name__}: there is no hook {name!r}.{near}")
                 if marks and (marks["hookwrapper"] or marks["wrapper"]):
                     raise InvalidSpec(
@@ -145,24 +145,21 @@ class Discovery:
         prefix, old = f"{self._project.name}.", list[Entry]()
         for entry in plugin.entries:
             with plugin.recording():
-                if not f"{entry.group}.".startswith(prefix):
-                    continue
                 if entry.group.endswith(OLD):
                     old.append(entry)
                 elif entry.group != f"{prefix}hooks":
                     offer(self._kind(entry.group), entry.name, entry.value)
-        hook = getattr(plugin, self._components, None)
-        given: list[ComponentSpec] = []
-        if hook is not None:
-            with plugin.recording(), plugin.watching():
-                given.extend(hook() or ())
-        for each in given:
+        hook = getattr(plugin, self._components, tuple)
+        specs: list[ComponentSpec] = []
+        with plugin.recording(), plugin.watching():
+            specs.extend(hook() or ())
+        for spec in specs:
             with plugin.recording():
-                if not isinstance(each, ComponentSpec):
+                if not isinstance(spec, ComponentSpec):
                     raise InvalidSpec(
-                        f"{self._components} must give ComponentSpecs, not {short_repr(each)}"
+                        f"{self._components} must give ComponentSpecs, not {short_repr(spec)}"
                     )
-                offer(self._kind(f"{prefix}{each.kind}"), each.name, each.target)
+                offer(self._kind(f"{prefix}{spec.kind}"), spec.name, spec.target)
         for entry in old:
             with plugin.recording():
                 kind = self._kind(entry.group.removesuffix(OLD))

@@ -63,15 +63,15 @@ def installed(project: str) -> tuple[list[Plugin], tuple[Remnant, ...]]:
                 fault = _why_orphaned(distribution, name)
         remnants.append(Remnant(name, escaped(_path(distribution), 1000), fault))
     plugins = []
-    for name, each in sorted(copies.items()):
+    for name, places in sorted(copies.items()):
         # The first copy hides those after it, whether it has entry points of the project or not.
         first = metadata.distribution(name)
         entries, faults = _entries(first, project)
         version = _head(first).version
         if not is_version(version):
             version, faults = "", (*faults, _wrong("Version", version))
-        places = tuple(dict.fromkeys(each))
-        plugins.append(Plugin(name, version, places if places[1:] else (), entries, faults))
+        several = tuple(dict.fromkeys(places))
+        plugins.append(Plugin(name, version, several if several[1:] else (), entries, faults))
     return plugins, tuple(dict.fromkeys(remnants))  # of a folder that is twice on the path
 
 
@@ -96,7 +96,7 @@ def _head(distribution: Distribution) -> _Head:
         return _Head(fault=f"its METADATA cannot be read ({one_line(error)})")
     if not fields:
         return _Head(fault="it has no METADATA")
-    name, version = (fields.get_all(each, [""])[0] for each in ("Name", "Version"))
+    name, version = (fields.get_all(field, [""])[0] for field in ("Name", "Version"))
     if not is_distribution(name):
         return _Head(fault=_wrong("Name", name))
     return _Head(normalize(name), escaped(version))

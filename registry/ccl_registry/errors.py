@@ -52,23 +52,23 @@ class InvalidConfig(RegistryError):
 
 
 def did_you_mean(
-    word: object, known: Iterable[object], otherwise: str = "There are:", most: int = 1
+    word: object, words: Iterable[object], otherwise: str = "There are:", most: int = 1
 ) -> str:
     """The sentence that ends a message about an unknown word: ``" Did you mean 'x'?"``.
 
     Args:
         word: The unknown word.
-        known: What is known.
-        otherwise: How the sentence begins that lists what is known, if nothing is near; ``""`` for none.
+        words: Those that would be right.
+        otherwise: How the sentence begins that lists them all, if none is near; ``""`` for no sentence.
         most: How many near ones are named at most.
     """
     from difflib import get_close_matches  # only an error needs it
 
-    known = list(known)
-    folded = {str(each).lower(): each for each in known}
-    if near := get_close_matches(str(word).lower(), folded, n=most):
-        return f" Did you mean {' or '.join(repr(folded[each]) for each in near)}?"
-    return f" {otherwise} {', '.join(map(str, known)) or 'none'}." if otherwise else ""
+    words = list(words)
+    by_folded = {str(right).lower(): right for right in words}
+    if near := get_close_matches(str(word).lower(), by_folded, n=most):
+        return f" Did you mean {' or '.join(repr(by_folded[folded]) for folded in near)}?"
+    return f" {otherwise} {', '.join(map(str, words)) or 'none'}." if otherwise else ""
 
 
 def one_line(error: BaseException) -> str:
@@ -77,6 +77,17 @@ def one_line(error: BaseException) -> str:
         return str(error)
     text = " ".join(escaped_lines(error, LONGEST).split())
     return f"{type(error).__name__}: {text}"
+
+
+@contextlib.contextmanager
+def placed(where: str) -> Iterator[None]:
+    """Let the messages of the registry's errors begin with a place, as that in a config; "" for none."""
+    try:
+        yield
+    except RegistryError as error:
+        if not where:
+            raise
+        raise type(error)(f"{where}: {error}") from error.__cause__
 
 
 @contextlib.contextmanager
