@@ -11,7 +11,7 @@ import pytest
 import torch
 from test_reproduction import pages
 
-from ccl_plugins.experiments.overrides import parse
+from ccl_plugins.experiments.configuration import parse
 from ccl_plugins.sweep import Sweep, cells_of
 from ccl_plugins.sweep.cells import begin, work
 

@@ -9,6 +9,7 @@ from contextlib import redirect_stdout
 from itertools import groupby
 
 from ccl_plugins.commands.base import add_json
+from ccl_plugins.commands.tables import TextTable
 from ccl_registry import Mistake
 
 
@@ -22,7 +23,6 @@ class Check:
         add_json(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        from ccl_plugins.commands.tables import TextTable
         from ccl_plugins.testing.suite import and_others, by_cause, checks, run
 
         report = sys.stderr if arguments.json else sys.stdout

@@ -170,8 +170,8 @@ def _submit(jobs: Sequence[Job], ready: Sequence[Checked], options: argparse.Nam
 
     A job trains the file as it is now, with its overrides.
     """
+    from ccl_plugins.experiments.configuration import parse
     from ccl_plugins.experiments.jobs import Training, submit
-    from ccl_plugins.experiments.overrides import parse
 
     first = [f"--{name}" for name in ("resume", "overwrite") if getattr(options, name)]
     trainings = {}
@@ -204,7 +204,7 @@ def _submit(jobs: Sequence[Job], ready: Sequence[Checked], options: argparse.Nam
 
 def _jobs(options: argparse.Namespace) -> list[Job]:
     """What is to be trained: each file, with each seed."""
-    from ccl_plugins.experiments.overrides import parse
+    from ccl_plugins.experiments.configuration import parse
 
     given = {setting.name: getattr(options, setting.name) for setting in PLAIN}
     settings = {name: value for name, value in given.items() if value is not None}

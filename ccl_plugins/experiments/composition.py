@@ -24,10 +24,10 @@ from ccl_plugins.experiments.configuration import (
     installed,
     long_form,
     monitor_settings,
+    override,
     read_all,
     with_statistics,
 )
-from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.record import Record, nested, plugins_of
 from ccl_plugins.experiments.rules import read_by_sampler, rules
 from ccl_plugins.kinds import registry
@@ -293,7 +293,7 @@ class Composition(Components):
         Raises:
             InvalidConfig: For a file that is no TOML, or with an unknown table or key.
         """
-        tables = override(engine.read_toml(path), changes, TABLES)
+        tables = override(engine.read_toml(path), changes)
         fit = tables.get("fit", {})
         if settings and isinstance(fit, Mapping):
             tables["fit"] = {**fit, **settings}

@@ -13,11 +13,14 @@ from typing import Any, TypeAlias
 import torch
 
 from ccl_plugins.arguments import one_of
+from ccl_plugins.backbones.lora import adapters
+from ccl_plugins.backbones.timm import Timm
 from ccl_plugins.experiments.paths import without_paths
 from ccl_plugins.experiments.record import write_json
 from ccl_plugins.files.atomic import replacing
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.sums import SUMS, has_sum, write_sums
+from ccl_plugins.files.tensors import write_tensors
 from ccl_plugins.transforms.modalities import of_image
 
 Run: TypeAlias = Any
@@ -104,8 +107,6 @@ def _refuse_other_files(target: Path, wrote: Collection[str]) -> None:
 
 def unknown_to_timm(run: Run) -> str:
     """What timm does not have of a run's backbone, or nothing."""
-    from ccl_plugins.backbones.timm import Timm
-
     backbone = run.backbone
     if not isinstance(backbone, Timm):
         return f"the backbone {run.recorded.choices['backbone']!r}, which timm does not have"
@@ -118,8 +119,6 @@ def unknown_to_timm(run: Run) -> str:
 
 def plain_backbone(run: Run) -> Any:
     """A copy of a run's backbone on the CPU, in evaluation mode, with adapters merged into its weights."""
-    from ccl_plugins.backbones.timm import Timm
-
     backbone = run.backbone
     plain = backbone.plain() if isinstance(backbone, Timm) else copy.deepcopy(backbone)
     return plain.cpu().eval()
@@ -133,10 +132,6 @@ def write_weights(folder: Path, run: Run, plain: Any) -> None:
         run: The run.
         plain: Its `plain_backbone`.
     """
-    from ccl_plugins.backbones.lora import adapters
-    from ccl_plugins.backbones.timm import Timm
-    from ccl_plugins.files.tensors import write_tensors
-
     inner = plain.model if isinstance(plain, Timm) else plain
     # Copies, since safetensors refuses tensors that share memory.
     state = {name: tensor.clone() for name, tensor in inner.state_dict().items()}

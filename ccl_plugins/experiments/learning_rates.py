@@ -14,7 +14,10 @@ from ccl_plugins.arguments import positive, whole
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.origin import naming_component
 from ccl_plugins.experiments.train import build_parts, try_out
+from ccl_plugins.numerics.generators import seed_everything
 from ccl_plugins.protocols import Length
+from ccl_plugins.training.first_use import check_columns_of_views
+from ccl_plugins.training.step_checks import NotFinite
 
 FEWEST = 20
 """Optimizer steps below which the losses of a trial say nothing."""
@@ -100,10 +103,6 @@ def find_learning_rate(
         Smith, Cyclical Learning Rates for Training Neural Networks (2017), section 3.3, with
         rates that rise by factors.
     """
-    from ccl_plugins.numerics.generators import seed_everything
-    from ccl_plugins.training.first_use import check_columns_of_views
-    from ccl_plugins.training.step_checks import NotFinite
-
     if not positive("least", least) < positive("most", most):
         raise ValueError(f"most must be above least, {least:g}, not {most:g}")
     whole("steps", steps, FEWEST)

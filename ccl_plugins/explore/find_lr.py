@@ -36,7 +36,7 @@ class FindLR:
 
 
 def _table(options: argparse.Namespace) -> TextTable:
-    from ccl_plugins.experiments.overrides import parse
+    from ccl_plugins.experiments.configuration import parse
     from ccl_plugins.experiments.pipeline import Pipeline
 
     with reporting_mistakes(options.file):

@@ -73,7 +73,7 @@ def _lines(inspection: Inspection) -> list[str]:
 
 
 def _inspected(options: argparse.Namespace) -> Shown:
-    from ccl_plugins.experiments.overrides import parse
+    from ccl_plugins.experiments.configuration import parse
     from ccl_plugins.explore.inspection import Faulty, inspect_file
 
     with reporting_mistakes(options.file):

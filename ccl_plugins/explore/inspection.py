@@ -23,9 +23,8 @@ from ccl_plugins.commands.base import MISTAKES
 from ccl_plugins.datasets.annotated import Annotated, annotations_of
 from ccl_plugins.datasets.image_files import ImageFiles
 from ccl_plugins.experiments.composition import Composition
-from ccl_plugins.experiments.configuration import TABLES
+from ccl_plugins.experiments.configuration import override
 from ccl_plugins.experiments.origin import naming_component
-from ccl_plugins.experiments.overrides import override
 from ccl_plugins.experiments.rules import check_columns, rules
 from ccl_plugins.experiments.train import measure_before, try_out
 from ccl_plugins.explore.images_seen import found, looks_at, unreadable
@@ -33,11 +32,16 @@ from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.information.entropies import entropy, information
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.fitted import together
+from ccl_plugins.metadata.groups import check_apart
 from ccl_plugins.metadata.variable import Variable
+from ccl_plugins.numerics.generators import seed_everything
 from ccl_plugins.protocols import ValueType, trait
+from ccl_plugins.training.features import frozen_features, widths
 from ccl_plugins.training.findings import Findings
-from ccl_plugins.training.fitting import CannotBegin
+from ccl_plugins.training.first_use import check_columns_of_views
+from ccl_plugins.training.fitting import CannotBegin, rehearsals, tables
 from ccl_plugins.training.kernel_check import check_kernel, kernel_readings, scales_of
+from ccl_plugins.training.loader import Items, collate, read_batch
 from ccl_plugins.training.sampling import check_batches, check_divisible
 from ccl_plugins.training.tables import Tables
 from ccl_plugins.watching.logging import check_loggers as check_loggers
@@ -129,7 +133,7 @@ def inspect_file(
         if registry().strict:
             raise
         try:
-            given = override(engine.read_toml(path), changed, TABLES).get("dataset")
+            given = override(engine.read_toml(path), changed).get("dataset")
             dataset = registry().read("dataset", given, where="dataset").build(cache={})
         except WRONG:
             raise error from None  # there is nothing else to read
@@ -167,8 +171,6 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
     Raises:
         Faulty: For all that would keep the pipeline from training, together.
     """
-    from ccl_plugins.numerics.generators import seed_everything
-
     notes: list[str] = []
     faults = _Faults(pipeline)
     seed_everything(pipeline.settings.seed)
@@ -181,8 +183,6 @@ def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
 
 
 def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspection:
-    from ccl_plugins.training.fitting import rehearsals, tables
-
     settings = pipeline.settings
     for evaluator in pipeline.built_evaluators:
         faults.of(check_columns, [evaluator], pipeline.dataset)
@@ -230,8 +230,6 @@ def _data(
     dataset: Any, of_run: Sequence[str], workers: int | None, quick: bool, faults: _Faults
 ) -> tuple[dict[str, Any], dict[str, Looks], Inspection]:
     """The splits that can be read, what is seen of their images, and what is known of the data alone."""
-    from ccl_plugins.metadata.groups import check_apart
-
     read = {name: _read(dataset, name, faults) for name in ("train", "test")}
     splits = {name: split for name, split in read.items() if split is not None}
     if len(splits) == 2:
@@ -313,12 +311,8 @@ def _try_images(
     faults: _Faults,
 ) -> None:
     """Send samples with each number of channels, and the smallest and largest, through all networks."""
-    from ccl_plugins.training import first_use
-    from ccl_plugins.training.features import frozen_features, widths
-    from ccl_plugins.training.loader import Items, collate, read_batch
-
     train, settings = splits["train"], pipeline.settings
-    faults.of(first_use.check_columns_of_views, parts.transform, train)
+    faults.of(check_columns_of_views, parts.transform, train)
     before = len(faults.found)
     if "train" not in looks:
         for row in range(min(UNREADABLE, len(train))):

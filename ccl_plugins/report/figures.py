@@ -91,7 +91,7 @@ def _figures(given: list[str] | None) -> dict[str, Callable[[], engine.Choice]]:
     Raises:
         RegistryError: For an unknown figure, and options that it does not have.
     """
-    from ccl_plugins.experiments.overrides import parse
+    from ccl_plugins.experiments.configuration import parse
     from ccl_plugins.figures.offered import offered
 
     named: list[tuple[str, Callable[[], engine.Choice]]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,16 +10,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ccl_plugins.experiments.export import ADAPTERS, CONFIG, PREPARED, WEIGHTS
+from ccl_plugins.experiments.export import ADAPTERS, CONFIG, PREPARED, README, WEIGHTS
 from ccl_plugins.experiments.paths import shorten
 from ccl_plugins.experiments.record import toml_of
 from ccl_plugins.experiments.results import result_of, spread
+from ccl_plugins.files.messages import printable
 from ccl_plugins.files.sums import SUMS
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import Measurement
 from ccl_plugins.report.answers import answers, component
 from ccl_plugins.report.runs import Runs
-from ccl_plugins.sharing.escaping import block, code, plain
 from ccl_plugins.sharing.loader import CONSTANTS
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ ABOUT = {
     SUMS: "checksums: `sha256sum --check SHA256SUMS`",
 }
 """What each file of the folder is beside the card, the checksums last."""
+
+FILES = (README, *ABOUT)
+"""All that a folder may hold."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -407,3 +411,43 @@ def and_all(words: Sequence[str]) -> str:
     """Words in a sentence: ``a, b and c``."""
     *most, last = words
     return f"{', '.join(most)} and {last}" if most else last
+
+
+# Words of others in Markdown: columns, runs and plug-ins may be called anything, and stay words.  The front
+# matter needs none of this: it is written by a library for YAML.
+
+_MARKS = re.compile(
+    r"[\\`*\[\]#~$|@]|(?<![^\W_])_|_(?![^\W_])|(?<=[:/])/|(?<=www)\.|^[-+=]|^\d+(?=[.)])",
+    re.IGNORECASE,
+)
+"""What Markdown reads as more than itself, in a sentence, a cell or a heading, or makes links of."""
+
+
+def plain(text: str) -> str:
+    """A text on one line that Markdown shows as it is, in a sentence, a heading or a cell of a table."""
+    return _MARKS.sub(lambda mark: _entities(mark[0]), html.escape(printable(text), quote=False))
+
+
+def code(text: str) -> str:
+    """A text on one line as code, in a cell of a table, too."""
+    text = printable(text)
+    if "|" in text or not text:  # which ends a cell of a table, in code as well
+        return f"<code>{plain(text)}</code>"
+    ticks = _longer(text, 1)
+    blank = " " if text.startswith("`") or text.endswith("`") else ""
+    return f"{ticks}{blank}{text}{blank}{ticks}"
+
+
+def block(language: str, text: str) -> str:
+    """Lines of code."""
+    ticks = _longer(text, 3)
+    return f"{ticks}{language}\n{text}\n{ticks}"
+
+
+def _longer(text: str, least: int) -> str:
+    """Backticks, more than any that follow each other in a text."""
+    return "`" * max([least, *(len(run) + 1 for run in re.findall("`+", text))])
+
+
+def _entities(text: str) -> str:
+    return "".join(f"&#{ord(letter)};" for letter in text)

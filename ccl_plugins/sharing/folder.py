@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import importlib.util
+import io
 import runpy
+import warnings
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from ccl_plugins.backbones.timm import Timm
 from ccl_plugins.experiments.export import (
     CONFIG,
     README,
@@ -21,16 +28,13 @@ from ccl_plugins.experiments.record import WATCHING, Record, write_json
 from ccl_plugins.files.atomic import replacing
 from ccl_plugins.files.sums import SUMS, write_sums
 from ccl_plugins.files.tensors import write_tensors
-from ccl_plugins.sharing.card import ABOUT, LOADER, ONNX, PIPELINE, Shared, card
+from ccl_plugins.numerics.generators import undisturbed
+from ccl_plugins.sharing.card import FILES, LOADER, ONNX, PIPELINE, Shared, card
+from ccl_plugins.sharing.hub import check_license, check_repository
 from ccl_plugins.sharing.loader import CONSTANTS, timm_loader, torch_loader
-from ccl_plugins.sharing.names import check_license, check_repository
-from ccl_plugins.sharing.onnx_model import onnx_is_installed, write_onnx
 
 if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
-
-FILES = (README, *ABOUT)
-"""All that a folder may hold."""
 
 
 def write_folder(
@@ -117,8 +121,6 @@ def _require_finished(run: Run) -> None:
 
 def _keys(program: Any, plain: Any) -> dict[str, str]:
     """For each tensor of a program its name in the folder's files, which are those of `write_weights`."""
-    from ccl_plugins.backbones.timm import Timm
-
     names = [*program.state_dict, *program.constants]
     inside = isinstance(plain, Timm)
     return {
@@ -143,10 +145,6 @@ def _onnx(staged: Path, program: Any) -> list[str]:
 
 def _check(staged: Path, plain: Any, config: Mapping[str, Any]) -> None:
     """Compare what ``load.py`` gives with the backbone, on random images."""
-    import torch
-
-    from ccl_plugins.numerics.generators import undisturbed
-
     shape = config.get("pretrained_cfg", config).get("input_size")
     if shape is None:
         return
@@ -159,3 +157,38 @@ def _check(staged: Path, plain: Any, config: Mapping[str, Any]) -> None:
             f"{LOADER} gives other features than the run's backbone, by up to"
             f" {float((features - expected).abs().max()):.2g}: nothing was written"
         )
+
+
+def onnx_is_installed() -> bool:
+    """Whether torch finds what it exports to ONNX with."""
+    return all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript"))
+
+
+def write_onnx(file: Path, program: Any) -> None:
+    """Write a model of ONNX from any number of ``images`` to ``features``.
+
+    It holds no path of this machine: what torch notes of the source of each operation is deleted.
+
+    Args:
+        file: The file; above 1.5 GB the weights lie in another beside it.
+        program: The backbone as a program of `torch.export`.
+
+    Raises:
+        ValueError: If it has an operation that ONNX lacks.
+    """
+    try:
+        with redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of torch, about itself
+            made: Any = torch.onnx.export(
+                program,
+                dynamo=True,
+                verbose=False,
+                input_names=["images"],
+                output_names=["features"],
+            )
+    except RuntimeError as error:  # which torch.onnx.errors.OnnxExporterError is
+        reason = str(error).strip().partition("\n")[0]
+        raise ValueError(f"the backbone has no model of ONNX: {reason}") from error
+    for node in made.model.graph.all_nodes():
+        node.metadata_props.clear()
+    made.save(file)

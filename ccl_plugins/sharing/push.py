@@ -39,8 +39,7 @@ class Push:
 
     def run(self, arguments: argparse.Namespace) -> int:
         from ccl_plugins.sharing.folder import write_folder
-        from ccl_plugins.sharing.hub import require_login, upload
-        from ccl_plugins.sharing.names import check_license, check_repository
+        from ccl_plugins.sharing.hub import check_license, check_repository, require_login, upload
 
         repository, license = arguments.repository, arguments.license
         with reporting_mistakes():

@@ -18,7 +18,7 @@ from ccl_plugins.commands.base import reporting_mistakes
 if TYPE_CHECKING:
     from ccl_plugins.protocols import ValueType
     from ccl_plugins.start.found import Found, FoundColumn
-    from ccl_plugins.start.wishes import Wishes
+    from ccl_plugins.start.leaf import Wishes
 
 WISHES = {
     "keep": "features tell it",
@@ -204,8 +204,8 @@ def _option(name: str, value: str) -> str:
 def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, str, list[str]]:
     """What is chosen in a sentence, the text of the file, and what was taken for what."""
     from ccl_plugins.start.found import is_label, look
+    from ccl_plugins.start.leaf import Wishes
     from ccl_plugins.start.pipeline import first_pipeline
-    from ccl_plugins.start.wishes import Wishes
 
     how: dict[str, Any] = {
         "image": options.image,
@@ -331,7 +331,7 @@ def asked(contents: Found, wishes: Wishes) -> Wishes:
 
 def _is_of_use(variable: FoundColumn) -> bool:
     """Whether something can be wished of it."""
-    from ccl_plugins.start.wishes import tells_nothing
+    from ccl_plugins.start.leaf import tells_nothing
 
     return not (variable.missing if variable.value_type == "text" else tells_nothing(variable))
 

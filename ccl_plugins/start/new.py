@@ -1,12 +1,50 @@
-"""``ccl new``: a package with a first component and its tests."""
+"""``ccl new``: a package with a first component and its tests, from templates."""
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import json
+import keyword
+import re
+import sys
+from dataclasses import asdict, dataclass
+from datetime import date
+from importlib import metadata, resources
 from pathlib import Path
+from string import Template
 
+import ccl_registry as engine
 from ccl_plugins.commands.base import KIND_NAMES, reporting_mistakes
 from ccl_plugins.kinds import registry
+
+PREFIX = "ccl-"
+
+FILES = {
+    "pyproject.toml": "pyproject",
+    "README.md": "readme",
+    "LICENSE": "license",
+    ".gitignore": "gitignore",
+    ".github/workflows/ci.yml": "ci",
+    "src/$module/__init__.py": "package",
+    "src/$module/py.typed": "typed",
+    "src/$module/$component.py": "$kind",
+    "tests/test_conformance.py": "test_conformance",
+    "tests/test_$component.py": "test_$kind",
+}
+"""The files of a package, and the templates they are made from."""
+
+_ELSE = "if another plug-in offers this name too."
+USES = {
+    "command": f"On the command line: `ccl $command`, or `ccl $distribution/$component` {_ELSE}",
+    "figure": "On the command line: `ccl figures RUN --figure $component`. A report has it too.",
+}
+"""How components are used that no pipeline names, by kind."""
+
+IN_A_PIPELINE = (
+    'In a pipeline\'s TOML file: `use = "$component"`, or `use = "$distribution/$component"`'
+    f" {_ELSE}"
+)
 
 
 class New:
@@ -25,16 +63,115 @@ class New:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
-        from importlib.metadata import version
-
-        from ccl_plugins.start import read_names, render, write
-
         with reporting_mistakes():
             names = read_names(registry(), arguments.name, arguments.kind)
-            texts = render(names, author=arguments.author, version=version("ccl-plugins"))
+            texts = render(names, author=arguments.author, version=metadata.version("ccl-plugins"))
         folder = Path(arguments.out).expanduser() / names.distribution
         write(folder, texts)
         print(f"{folder}: the {names.kind} {names.component!r}")
         print(*(f"  {path}" for path in texts), sep="\n")
         print(f"next:\n  cd {folder}\n  pip install -e '.[dev]'\n  pytest")
         return 0
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names in a package, as templates use them."""
+
+    distribution: str  # for pip install
+    module: str  # for import
+    component: str  # for ccl.<kind>
+    class_name: str
+    kind: str
+
+
+def read_names(registry: engine.Registry, distribution: str, kind: str) -> Names:
+    """The names in a package: ``ccl-my-ring`` gives ``ccl_my_ring``, ``my_ring`` and ``MyRing``.
+
+    Args:
+        registry: The registry of kinds and built-ins.
+        distribution: Lower-case words and digits with dashes between; a prefix ``ccl-`` is not part of the
+            component's name.
+        kind: The kind of the component.
+
+    Raises:
+        UnknownComponent: For an unknown kind.
+        ValueError: For a name that cannot be a distribution, a module and a component, or is the name of
+            another module or of a built-in.
+    """
+    kind = registry.kind(kind).name
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", distribution) or len(distribution) > 60:
+        near = re.sub(r"[^a-z0-9]+", "-", distribution.lower()).strip("-0123456789")[:60]
+        raise ValueError(
+            f"{distribution!r} cannot name a package: it must be lower-case letters, digits and single"
+            f" dashes, starting with a letter, as in {near.rstrip('-') or 'ccl-ring'!r}"
+        )
+    module = distribution.replace("-", "_")
+    component = distribution.removeprefix(PREFIX).replace("-", "_")
+    if not re.fullmatch(r"[a-z]\w*", component) or keyword.iskeyword(component):
+        raise ValueError(
+            f"{distribution!r} would offer a component called {component!r}, which is not a Python name:"
+            " add a word, as in 'ccl-my-ring'"
+        )
+    if module in sys.stdlib_module_names or importlib.util.find_spec(module) is not None:
+        raise ValueError(
+            f"{distribution!r} would hide the module {module!r}, which already exists: choose another"
+            f" name, as {PREFIX + distribution!r}"
+        )
+    if any(s.name == component and s.plugin == registry.host for s in registry.specs(kind)):
+        raise ValueError(
+            f"{component!r} is a built-in {kind}, and the bare name always means the built-in: choose"
+            f" another name, as {PREFIX + 'my-' + component.replace('_', '-')!r}"
+        )
+    class_name = "".join(word.capitalize() for word in component.split("_"))
+    return Names(distribution, module, component, class_name, kind)
+
+
+def render(names: Names, *, author: str = "", version: str) -> dict[str, str]:
+    """The text of every file of a package, by path.
+
+    Args:
+        names: The names in it.
+        author: The author in the license; by default ``The <distribution> authors``.
+        version: The version of ccl-plugins that the package requires.
+
+    Raises:
+        ValueError: For an author of several lines.
+    """
+    author = author or f"The {names.distribution} authors"
+    if not author.isprintable():
+        raise ValueError(f"the author must be one line of text, not {author!r}")
+    values = {
+        **asdict(names),
+        "command": names.component.replace("_", "-"),
+        "author": author,
+        "author_toml": json.dumps(author, ensure_ascii=False),  # JSON and TOML quote alike
+        "year": str(date.today().year),
+        "release": ".".join(version.split(".")[:2]),
+    }
+    values["use"] = Template(USES.get(names.kind, IN_A_PIPELINE)).substitute(values)
+    folder = resources.files("ccl_plugins.start") / "templates"
+
+    def fill(text: str) -> str:
+        return Template(text).substitute(values)
+
+    return {
+        fill(path): fill((folder / f"{fill(name)}.txt").read_text(encoding="utf-8"))
+        for path, name in FILES.items()
+    }
+
+
+def write(folder: Path, texts: dict[str, str]) -> None:
+    """Write the files of a package into a new folder.
+
+    Raises:
+        FileExistsError: If the folder, or a file of its name, exists; it is not changed.
+    """
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError:
+        raise FileExistsError(f"{folder} already exists; nothing was written") from None
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")

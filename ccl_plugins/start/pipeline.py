@@ -12,9 +12,8 @@ from ccl_plugins.datasets import ImageFolder, ImageTable
 from ccl_plugins.experiments.record import toml_of
 from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.start.found import Found
-from ccl_plugins.start.leaf import Chooser, Leaf, power_of_two
+from ccl_plugins.start.leaf import Chooser, Leaf, Wishes, power_of_two
 from ccl_plugins.start.pixels import Sample, look_at
-from ccl_plugins.start.wishes import Wishes
 
 WIDTH = 118
 """Characters of a line of a comment."""

@@ -114,8 +114,12 @@ def look_at(
                 f" {len(paths)} images, which becomes black to white: --levels gives another"
             )
     how = reading(mode, levels, page)
-    sums = _of_some(paths, source, lambda path: _sums(read_image(path, **how)), [*kinds])
-    count, total, squares = (torch.stack(each).sum(0) for each in zip(*sums.values(), strict=True))
+    as_held = mode == "RGB" and levels is None
+    sums = [kind.sums for kind in kinds.values() if as_held and kind.sums]
+    if len(sums) < len(kinds):  # some are read as other numbers than their files hold
+        seen = _of_some(paths, source, lambda path: _sums(read_image(path, **how)), [*kinds])
+        sums = [*seen.values()]
+    count, total, squares = (torch.stack(each).sum(0) for each in zip(*sums, strict=True))
     mean = total / count
     std = (squares / count - mean.square()).clamp_min(0).sqrt()
     flat = std < 1e-4
@@ -147,6 +151,8 @@ class _Kind:
     size: tuple[int, int]
     most: tuple[float, float]
     """The numbers below and above which few are."""
+    sums: tuple[Tensor, Tensor, Tensor] | None
+    """`_sums` of an image that is read as it is, of red, green and blue in 8 bits."""
 
 
 def _kind(pages: list[Pixels]) -> _Kind:
@@ -158,13 +164,16 @@ def _kind(pages: list[Pixels]) -> _Kind:
     if not len(flat):
         raise UnreadableImage("none of its pixels are numbers")
     low, high = np.quantile(flat, [FEW, 1 - FEW], method="nearest").tolist()
+    color = pages[0].color if len(pages) == 1 else ""
+    plain = color == "RGB" and values.dtype == np.uint8
     return _Kind(
         len(pages),
         sum(each.values.shape[-1] for each in pages),
-        pages[0].color if len(pages) == 1 else "",
+        color,
         values.dtype.name,
         (values.shape[1], values.shape[0]),
         (low, high),
+        _sums(torch.tensor(values).permute(2, 0, 1)) if plain else None,
     )
 
 

@@ -64,7 +64,7 @@ class SweepCommand:
         add_format(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        from ccl_plugins.experiments.overrides import parse
+        from ccl_plugins.experiments.configuration import parse
         from ccl_plugins.experiments.train import RunInterrupted
         from ccl_plugins.sweep import cells as sweeps
         from ccl_plugins.sweep.sweep import Sweep

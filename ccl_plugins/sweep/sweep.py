@@ -18,8 +18,7 @@ from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS
 from ccl_plugins.evaluators.intervals import FEW
 from ccl_plugins.experiments.composition import Composition
-from ccl_plugins.experiments.configuration import TABLES
-from ccl_plugins.experiments.overrides import dotted, override
+from ccl_plugins.experiments.configuration import dotted, override
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.groups import sample_groups, validation_rows
 
@@ -125,7 +124,7 @@ class Sweep:
         given = {dotted(key): value for key, value in cell.items() if key != NAME}
         given |= {dotted(key): cell[other] for key, other in self.follow.items()}
         changes = sorted(given.items(), key=lambda change: len(change[0]))
-        return override(self.tables, changes, TABLES)
+        return override(self.tables, changes)
 
     def excess(self, metrics: Mapping[str, float]) -> float:
         """By how much metrics are beyond the bounds of ``subject_to``, in all; 0 within them.
@@ -284,7 +283,7 @@ def _read(
     one_of("direction", direction, ("maximize", "minimize"))
     if isinstance(base, str):
         base = engine.read_toml(path.parent / Path(base).expanduser())
-    tables = override(base, list(changes), TABLES)
+    tables = override(base, list(changes))
     out, slurm = Path(data["out"]).expanduser(), data.get("slurm", {})
     if not isinstance(slurm, Mapping):
         raise ValueError(f"slurm must be a table of submitit's options, not {slurm!r}")

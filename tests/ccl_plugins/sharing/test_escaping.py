@@ -8,7 +8,7 @@ import re
 import pytest
 
 from ccl_plugins.files.messages import printable
-from ccl_plugins.sharing.escaping import block, code, plain
+from ccl_plugins.sharing.card import block, code, plain
 
 HOSTILE = [
     "<img src=x onerror=alert(1)>",

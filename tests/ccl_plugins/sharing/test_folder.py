@@ -17,7 +17,7 @@ import torch
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.export import README, WEIGHTS
-from ccl_plugins.sharing import onnx_model
+from ccl_plugins.sharing import folder as shared_folder
 from ccl_plugins.sharing.folder import CONSTANTS, FILES, LOADER, ONNX, PIPELINE, write_folder
 
 
@@ -234,7 +234,7 @@ def test_without_onnx_the_file_is_left_out_and_that_is_said(small_run, tmp_path,
     assert not (tmp_path / "folder" / ONNX[0]).exists()
 
 
-@pytest.mark.skipif(not onnx_model.onnx_is_installed(), reason="needs onnxscript")
+@pytest.mark.skipif(not shared_folder.onnx_is_installed(), reason="needs onnxscript")
 @pytest.mark.parametrize("name", NAMES)
 def test_onnx_gives_equal_features(name, shared):
     runtime = pytest.importorskip("onnxruntime")

@@ -19,7 +19,7 @@ from support.installed_plugins import install_packages
 
 from ccl_plugins.cli import main
 from ccl_plugins.kinds import KINDS, registry
-from ccl_plugins.start import read_names, render
+from ccl_plugins.start.new import read_names, render
 
 AUTHOR = 'Ada "Countess" Lovelace \\ Åström 🎲'
 

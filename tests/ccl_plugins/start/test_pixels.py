@@ -73,6 +73,23 @@ def test_a_bounded_number_of_images_is_read(save, monkeypatch):
     assert {paths[0], paths[-1]} <= {*read}
 
 
+def test_photographs_are_read_once(tmp_path, monkeypatch):
+    from ccl_plugins.start import pixels
+
+    paths = [str(tmp_path / f"{i}.png") for i in range(3)]
+    for i, path in enumerate(paths):
+        noise = Image.effect_noise((8, 6), 40 * (i + 1))
+        Image.merge("RGB", [noise, noise, Image.new("L", (8, 6))]).save(path)
+    read = []
+    pages_in = pixels.pages_in
+    monkeypatch.setattr(pixels, "pages_in", lambda *given: read.append(given) or pages_in(*given))
+    monkeypatch.setattr(pixels, "read_image", None)
+    sample = look_at(paths, "t.csv")
+    assert len(read) == len(paths)
+    assert (sample.channels, sample.width, sample.height) == (3, 8, 6)
+    assert sample.notes == ["channel 2 (from 0) has one value in all images that were looked at"]
+
+
 def test_one_readable_image_among_many_is_found(save, tmp_path):
     paths = save([page(0, 9)], [page(0, 9)])
     wrong = tmp_path / "wrong.tif"
