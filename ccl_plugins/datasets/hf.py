@@ -379,12 +379,12 @@ def _bits(column: Any, names: Sequence[str], place: str) -> Tensor:
     """
     bits = torch.zeros(len(column), len(names))
     for row, ids in enumerate(column.to_pylist()):
-        known = [i for i in ids or () if i is not None and i != -1]
-        if wrong := [i for i in known if not 0 <= i < len(names)]:
+        present = [i for i in ids or () if i is not None and i != -1]
+        if wrong := [i for i in present if not 0 <= i < len(names)]:
             raise ValueError(
                 f"{place} has the class {wrong[0]} in row {row} (from 0), and there are {len(names)}"
             )
-        if ids is None or len(known) < len(ids):
+        if ids is None or len(present) < len(ids):
             bits[row] = torch.nan
-        bits[row, known] = 1
+        bits[row, present] = 1
     return bits

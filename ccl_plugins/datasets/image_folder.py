@@ -213,8 +213,8 @@ class _Search:
 
     def said(self, folder: Path) -> Iterator[str]:
         """What was passed over."""
-        known = _other_endings() if self.passed else set()
-        images = {ending: n for ending, n in self.passed.items() if ending in known}
+        endings = _other_endings() if self.passed else set()
+        images = {ending: n for ending, n in self.passed.items() if ending in endings}
         if images:
             counted = ", ".join(f"{n} that end in {e}" for e, n in sorted(images.items()))
             yield (

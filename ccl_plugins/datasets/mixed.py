@@ -162,8 +162,8 @@ class Mixed:
                 apart = f"{source}/" if name in self.apart else ""
                 places = factorize([f"{apart}{word}" for word in mine], words)
                 ids = held[source].long()
-                known = ids >= 0
-                columns.append(ids.masked_scatter(known, places[ids[known]]))
+                present = ids >= 0
+                columns.append(ids.masked_scatter(present, places[ids[present]]))
         return torch.cat(columns)
 
     def _group(self, parts: Mapping[str, Any]) -> str | None:

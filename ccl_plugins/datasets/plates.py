@@ -102,15 +102,15 @@ class Plates:
         mechanism = torch.randint(MECHANISMS, (n,), generator=generator)
         rank = torch.multinomial(often, n, replacement=True, generator=generator)
         compound = MECHANISMS * rank + mechanism
-        known = SITES - 1
-        site = torch.randint(known, (n,), generator=generator)
+        trained_sites = SITES - 1
+        site = torch.randint(trained_sites, (n,), generator=generator)
         if split == "train":
-            # By chance alone one in `known` is of the mechanism's own site.
-            chance = 1 / known
+            # By chance alone one in `trained_sites` is of the mechanism's own site.
+            chance = 1 / trained_sites
             agree = torch.rand(n, generator=generator) < (self.agreement - chance) / (1 - chance)
-            site = torch.where(agree, mechanism % known, site)
+            site = torch.where(agree, mechanism % trained_sites, site)
         if held_out == "new site":
-            site = torch.full_like(site, known)
+            site = torch.full_like(site, trained_sites)
         plate = PLATES * site + torch.randint(PLATES, (n,), generator=generator)
         dose = 0.5 + 0.5 * torch.rand(n, generator=generator)
         unit = (

@@ -186,9 +186,9 @@ def ranges_of(paths: Iterable[str], mode: Mode, page: int | None) -> tuple[dict[
     for path in paths:
         with suppress(OSError), naming_errors():
             for values, _ in pages_in(path, mode, page):
-                known = values[np.isfinite(values)]
+                finite = values[np.isfinite(values)]
                 low, high = found.get(values.dtype.name, (np.inf, -np.inf))
-                ends = min(low, known.min().item()), max(high, known.max().item())
+                ends = min(low, finite.min().item()), max(high, finite.max().item())
                 found[values.dtype.name] = ends
             count += 1
     return found, count

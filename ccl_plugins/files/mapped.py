@@ -158,12 +158,12 @@ def map_npy(path: Path) -> Tensor | None:
         shape, by_column, dtype = read[version[0]](file)
         first = file.tell()
     try:
-        known = torch.from_numpy(np.empty(0, dtype)).dtype
+        torch_type = torch.from_numpy(np.empty(0, dtype)).dtype
     except (TypeError, ValueError):
         return None
-    if by_column or known not in NAMES or first % known.itemsize:
+    if by_column or torch_type not in NAMES or first % torch_type.itemsize:
         return None
-    return MappedFile.open(path).tensor(known, shape, first)
+    return MappedFile.open(path).tensor(torch_type, shape, first)
 
 
 def is_large(size: int) -> bool:

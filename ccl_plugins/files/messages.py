@@ -27,9 +27,9 @@ class _Lines:
         """The line of a warning, as `warnings.formatwarning` gives it; empty if it was printed."""
         text = printable(str(message))
         names, printed = self._names.setdefault(text, set()), self._printed.setdefault(text, 0)
-        known = self.about in names or (printed and not self.again)
+        repeated = self.about in names or (printed and not self.again)
         names.add(self.about)
-        if known or not is_first():
+        if repeated or not is_first():
             return ""
         self._printed[text] += 1
         return f"ccl: warning: {self.about}: {text}\n" if self.about else f"ccl: warning: {text}\n"

@@ -89,8 +89,8 @@ def read_pages(source: Source, page: int | None = None, every: bool = False) -> 
         UnreadableImage: If it cannot be read right.  Decoders raise other errors, too.
     """
     with opened(source) as (image, file):
-        shown = image.tell() if image is source and not every else 0
-        found = None if image is None else _by_pillow(image, page, every, shown)
+        frame = image.tell() if image is source and not every else 0
+        found = None if image is None else _by_pillow(image, page, every, frame)
         if found is not None:
             return found
         if image is not None and isinstance(image, ImageFile.ImageFile) and not image.tile:
@@ -99,7 +99,7 @@ def read_pages(source: Source, page: int | None = None, every: bool = False) -> 
                 " Image.open returns it, before it is decoded"
             )
         if image is None or image.format == "TIFF":
-            return _by_tifffile(file, page, every, shown)
+            return _by_tifffile(file, page, every, frame)
         if image.format in ("PNG", "PPM") and not _has_pages(image):
             return [_of_16_bits(file)]
         raise UnreadableImage(
@@ -174,18 +174,18 @@ def _bytes(file: Any, most: int = -1) -> bytes:
     return content
 
 
-def _by_pillow(image: Any, page: int | None, every: bool, shown: int) -> list[Pixels] | None:
+def _by_pillow(image: Any, page: int | None, every: bool, frame: int) -> list[Pixels] | None:
     """The pages of an image of PIL; None if PIL does not give what the file holds."""
     before = image.tell()
     try:
-        frames = [shown] if shown else _frames(image)
-        wanted = [0] if shown else chosen(len(frames), page, every)
+        frames = [frame] if frame else _frames(image)
+        wanted = [0] if frame else chosen(len(frames), page, every)
         found = []
         for each in wanted:
             if frames[each] != image.tell():
                 image.seek(frames[each])
-            known = _reads_tiff(image, every) if image.format == "TIFF" else not _is_cut(image)
-            if not known:
+            whole = _reads_tiff(image, every) if image.format == "TIFF" else not _is_cut(image)
+            if not whole:
                 return None
             found.append(_of_pil(image))
         return found
@@ -334,8 +334,8 @@ def _reads_tiff(image: Any, every: bool) -> bool:
         # Compressed numbers of the other byte order are turned by libtiff, and by Pillow once more, unless
         # they are unsigned and of 16 bits.
         turned = tags.prefix == b"MM" and image.info.get("compression") != "raw"
-        known = formats[0] == 1 or (formats[0] in (2, 3) and not turned)
-        return samples == 1 and light in GRAY and known
+        plain_format = formats[0] == 1 or (formats[0] in (2, 3) and not turned)
+        return samples == 1 and light in GRAY and plain_format
     extra, whole = tags.get(EXTRA, ()), len(image.getbands()) == samples
     if light in GRAY and samples > 1:
         return extra in ALPHA
@@ -359,19 +359,19 @@ def _tifffile(file: Any) -> Iterator[Any]:
         yield tiff
 
 
-def _by_tifffile(file: Any, page: int | None, every: bool, shown: int) -> list[Pixels]:
+def _by_tifffile(file: Any, page: int | None, every: bool, frame: int) -> list[Pixels]:
     """The pages of a TIFF of any kind."""
     with _tifffile(file) as tiff:
         if not tiff.pages:
             raise UnreadableImage("it is a TIFF without a page")
-        pages = [tiff.pages[shown]] if shown else [*tiff.pages]
+        pages = [tiff.pages[frame]] if frame else [*tiff.pages]
         full = [each for each in pages if not each.subfiletype & NO_PAGE] or pages[:1]
         if len(tiff.pages) == 1 and (tiff.is_imagej or tiff.is_shaped):
             (first,), series = full, tiff.series[0]
             if series.size > first.size:  # several pages stand behind the one head
                 stack = series.asarray().reshape(-1, *first.shape)
                 return [_of_tiff(first, stack[i]) for i in chosen(len(stack), page, every)]
-        wanted = [0] if shown else chosen(len(full), page, every)
+        wanted = [0] if frame else chosen(len(full), page, every)
         return [_of_tiff(full[each], _decoded(full[each])) for each in wanted]
 
 

@@ -57,8 +57,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         mapped = map_safetensors(path) if is_large(path.stat().st_size) else None
         tensors = mapped or {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     # Files of other programs have no checksum.
-    known = metadata.pop(CHECKSUM, None)
-    if known is not None and known != _checksum(tensors, metadata):
+    stored = metadata.pop(CHECKSUM, None)
+    if stored is not None and stored != _checksum(tensors, metadata):
         raise DamagedFile(f"{path} is damaged: its content does not have its checksum")
     return tensors, metadata
 

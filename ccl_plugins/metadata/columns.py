@@ -174,11 +174,11 @@ def _encode_words(
 
 def _warn_of_near_duplicates(name: str, vocabulary: Sequence[str]) -> None:
     """Warn of words that differ in case, blanks or the form of letters alone."""
-    alike: dict[str, list[str]] = {}
+    by_letters: dict[str, list[str]] = {}
     for word in vocabulary:
         letters = unicodedata.normalize("NFKC", word).casefold()
-        alike.setdefault(" ".join(letters.split()), []).append(word)
-    if several := [words for words in alike.values() if len(words) > 1]:
+        by_letters.setdefault(" ".join(letters.split()), []).append(word)
+    if several := [words for words in by_letters.values() if len(words) > 1]:
         warnings.warn(
             f"column {name!r} has words that differ in case, blanks or the form of letters alone and are"
             f" different classes, as {' and '.join(map(repr, several[0]))}; {len(several)} such groups in"

@@ -293,7 +293,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         """
         pairs = pairs if self.distributed == "mean" else pairs.replicated()
         if pairs.samples.ignored:
-            pairs = pairs.known(self.conditions)
+            pairs = pairs.without_missing(self.conditions)
         if self.excluded is not None:
             (kernel, _, on), threshold = self.excluded, self.exclude_threshold
             read = joined(pairs, kernel, on)

@@ -166,7 +166,7 @@ class CCLK(ContrastiveObjective, ABC):
 
     def solved(self, pairs: Pairs) -> Pairs:
         """Pairs with the operator of all anchors, which are then taken some at a time."""
-        read = self.joined(pairs.known(self.conditions))
+        read = self.joined(pairs.without_missing(self.conditions))
         views = {i for i, _ in pairs.cross(self.symmetric)}
         if read.samples.condition[self.on].ndim != 3:
             views = {min(views)}

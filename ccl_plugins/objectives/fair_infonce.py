@@ -43,4 +43,4 @@ class FairInfoNCE(InfoNCE):
     def where(self, pairs: Pairs) -> Tensor | None:
         """The other samples of the anchor's class; None: negatives that a user or a sampler chose."""
         chosen = pairs.draws is not None or pairs.positive is not None
-        return None if chosen else pairs.alike(self.on)
+        return None if chosen else pairs.same_class(self.on)

@@ -71,7 +71,7 @@ class SupCon(ContrastiveObjective):
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor, over all views at once."""
         self.refuse_draws(pairs)
-        same_class = pairs.alike(self.on)
+        same_class = pairs.same_class(self.on)
         compared, positives = pairs.contrasted(same_class), self.choose(pairs, same_class)
         own, m = pairs.own(), pairs.keys.shape[1]
         masks = compared[:, :m], positives[:, :m]

@@ -228,7 +228,7 @@ class SCL(UCL):
 
     def same_class(self, pairs: Pairs) -> Tensor:
         """(n, m + q) True at the other samples of the anchor's class, which are no negatives."""
-        return pairs.alike(self.on)
+        return pairs.same_class(self.on)
 
     def averaged(
         self,

@@ -45,7 +45,7 @@ class WeaklySupInfoNCE(InfoNCE):
 
     def where(self, pairs: Pairs) -> Tensor | None:
         """The other samples of the anchor's class; None: negatives that a sampler chose."""
-        return None if pairs.draws is not None else pairs.alike(self.on)
+        return None if pairs.draws is not None else pairs.same_class(self.on)
 
     def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
         """(n,) values and weights of one pair of views; ``where`` selects the positives."""

@@ -99,7 +99,7 @@ class Pairs:
         queue = None if self.queue is None else self.queue.normalized()
         return replace(self, anchors=anchors, keys=keys, queue=queue)
 
-    def known(self, names: Iterable[str]) -> Pairs:
+    def without_missing(self, names: Iterable[str]) -> Pairs:
         """These pairs without the samples that lack a value of one of these conditions.
 
         Only values of conditions in ``samples.ignored`` may be missing.  Shapes stay as they are: the
@@ -108,8 +108,8 @@ class Pairs:
         lacking = self.samples.lacking(names)
         if not lacking:
             return self
-        queue = None if self.queue is None else self.queue.known(lacking)
-        return replace(self, samples=self.samples.known(lacking), queue=queue)
+        queue = None if self.queue is None else self.queue.without_missing(lacking)
+        return replace(self, samples=self.samples.without_missing(lacking), queue=queue)
 
     def with_condition(self, name: str, of: Callable[[Mapping[str, Tensor]], Tensor]) -> Pairs:
         """These pairs with one more condition, computed of the others, in the batch and in the queue."""
@@ -197,7 +197,7 @@ class Pairs:
             return others
         return torch.cat([others, self.in_queue(only).expand(len(others), -1)], 1)
 
-    def alike(self, on: str) -> Tensor:
+    def same_class(self, on: str) -> Tensor:
         """(n, m + q) True at the other samples of the anchor's class, or at a user's positives.
 
         Args:

@@ -46,7 +46,7 @@ class Queue:
         """The keys on the unit sphere."""
         return replace(self, keys=unit(self.keys))
 
-    def known(self, names: Iterable[str]) -> Queue:
+    def without_missing(self, names: Iterable[str]) -> Queue:
         """As this, where places whose sample lacks a value of one of these conditions are not valid."""
         lost = torch.stack([missing_samples(self.condition[name]) for name in names]).any(0)
         return replace(self, valid=self.valid & ~lost)

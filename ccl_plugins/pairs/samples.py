@@ -55,7 +55,7 @@ class Samples:
         """Those of these conditions whose missing values leave samples out."""
         return [name for name in names if name in self.ignored and name in self.condition]
 
-    def known(self, names: Iterable[str]) -> Samples:
+    def without_missing(self, names: Iterable[str]) -> Samples:
         """As these, where samples that lack a value of one of these conditions are ``missing``.
 
         Their values of these conditions are replaced by those of other samples.

@@ -128,8 +128,8 @@ def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int, findings
     samples = pairs.keys.shape[1] + (queued or 0)
     if samples > 1 and not ranks.all_of(not bool(weights.any())):
         return False
-    known = {name for name, _ in findings.known}
-    if known & {"a-condition-is-constant", "a-condition-is-unique-per-sample"}:
+    names = {name for name, _ in findings.known}
+    if names & {"a-condition-is-constant", "a-condition-is-unique-per-sample"}:
         return True  # this is why
     finding = Finding(
         "no-anchor-of-the-batch-counts",

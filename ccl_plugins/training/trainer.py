@@ -50,9 +50,9 @@ def make_trainer(
     The log of losses is called before the other callbacks; a progress bar among these replaces the
     default one.  Unless ``all_learn``, some parameters get no gradient, for which processes must not wait.
     """
-    shown = any(isinstance(each, ProgressBar) for each in callbacks)
-    if progress and not shown:
-        callbacks, shown = [*callbacks, Progress(losses)], True
+    has_bar = any(isinstance(each, ProgressBar) for each in callbacks)
+    if progress and not has_bar:
+        callbacks, has_bar = [*callbacks, Progress(losses)], True
     several = settings.processes > 1
     plugins: list[Any] = [CheckpointFiles(run)]
     if SLURMEnvironment.detect() and not torch.distributed.is_torchelastic_launched():
@@ -76,7 +76,7 @@ def make_trainer(
         use_distributed_sampler=False,
         # SyncBatchNorm does not run on a CPU.
         sync_batchnorm=several and torch.cuda.is_available(),
-        enable_progress_bar=shown,
+        enable_progress_bar=has_bar,
         enable_model_summary=False,
         num_sanity_val_steps=0,
         log_every_n_steps=1,

@@ -36,13 +36,13 @@ def same_label(pairs: Any, labels: Tensor) -> Tensor | None:
     others = labels[samples.index if samples.partner is None else samples.partner]
     if pairs.draws is not None:
         others = others[pairs.draws]
-        return same_class(anchors, others, torch.ones_like(others, dtype=torch.bool))
+        return count_same_class(anchors, others, torch.ones_like(others, dtype=torch.bool))
     if queue is not None:
         others = torch.cat([others, labels[queue.index.clamp_min(0)]])
-    return same_class(anchors, others, pairs.counted(pairs.negative))
+    return count_same_class(anchors, others, pairs.counted(pairs.negative))
 
 
-def same_class(anchors: Tensor, others: Tensor, counts: Tensor) -> Tensor:
+def count_same_class(anchors: Tensor, others: Tensor, counts: Tensor) -> Tensor:
     """(2,) how many negatives have their anchor's class, and how many negatives there are.
 
     Only anchors and negatives with a class are looked at.

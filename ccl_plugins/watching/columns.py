@@ -122,9 +122,9 @@ class Columns:
     def _is_apart(self, name: str, ids: Tensor, fitted: Tensor, held: Tensor) -> bool:
         """Whether none of the samples that are held has the class of one that is not."""
         if name not in self._apart or self._apart[name][0] is not ids:
-            known, seen = (rows(ids, side).long() for side in (fitted, held))
+            fitted_ids, seen = (rows(ids, side).long() for side in (fitted, held))
             seen = seen[seen >= 0]
-            self._apart[name] = ids, len(seen) > 0 and not bool(torch.isin(seen, known).any())
+            self._apart[name] = ids, len(seen) > 0 and not bool(torch.isin(seen, fitted_ids).any())
         return self._apart[name][1]
 
 
@@ -134,16 +134,16 @@ def _columns(name: str, variable: Variable) -> Iterator[tuple[str, Tensor]]:
     if is_large(values.nbytes):
         some = torch.linspace(0, len(values) - 1, JUDGED, dtype=torch.float64).long()
         judged = Variable(rows(values, some), variable.value_type)
-    known = judged.present
+    present = judged.present
     if variable.value_type == "categorical":
         levels = zip(
-            values.unsqueeze(-1).flatten(1).T, known.unsqueeze(-1).flatten(1).T, strict=True
+            values.unsqueeze(-1).flatten(1).T, present.unsqueeze(-1).flatten(1).T, strict=True
         )
         for level, (ids, given) in enumerate(levels):
             if 2 <= len(given.unique()) <= min(MOST_CLASSES, len(given) // 2):
                 yield name if values.ndim == 1 else f"{name}[{level}]", ids
         return
-    numbers = known.reshape(len(known), -1).double()
+    numbers = present.reshape(len(present), -1).double()
     if len(numbers) < 2 or not bool(numbers.isfinite().all()):
         return
     varies = numbers.std(0, correction=0) > 1e-9 * numbers.mean(0).abs()

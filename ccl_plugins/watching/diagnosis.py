@@ -85,8 +85,8 @@ class Diagnosis(Callback):
         if is_first():
             self._write()
         temperatures = [(each, float(value)) for each, value in _temperatures(pl_module.objective)]
-        known = self._known(trainer, pl_module, temperatures)
-        self._ask(lambda symptom: symptom.begin(Beginning(**known)))
+        beginning = self._beginning(trainer, pl_module, temperatures)
+        self._ask(lambda symptom: symptom.begin(Beginning(**beginning)))
         if self._start is None:  # a resumed run looks first at what is fitted for its epoch
             self._epochs = dict(pl_module.tables.epochs)
 
@@ -148,7 +148,7 @@ class Diagnosis(Callback):
                 states[name] = state
         return states
 
-    def _known(
+    def _beginning(
         self, trainer: pl.Trainer, module: Any, temperatures: Iterable[tuple[str, float]]
     ) -> dict[str, Any]:
         """The arguments of a `Beginning`."""
@@ -181,7 +181,7 @@ class Diagnosis(Callback):
         before = step - module.settings.log_every
         assert self._losses is not None
         seen = Observation(
-            **self._known(trainer, module, temperatures),
+            **self._beginning(trainer, module, temperatures),
             first=first,
             halfway=step >= wait // 2,
             late=step >= wait,

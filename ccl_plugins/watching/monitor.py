@@ -271,15 +271,15 @@ class Monitor(Callback):
             return {}
         columns = self.columns.measurable()
         features, projections = numbers[:, : self._width], numbers[:, self._width :]
-        known = Frozen(
+        frozen = Frozen(
             features,
             {name: rows(values, index) for name, values in columns.items()},
             projections=projections.reshape(len(index), 2, -1).transpose(0, 1),
         )
         held = self._held[index]
         fit, out = ((~held).nonzero().flatten(), held.nonzero().flatten())
-        train, test = varying(known.take(fit), known.take(out))
-        recent = known.take(torch.arange(len(index))[-RECENT:])
+        train, test = varying(frozen.take(fit), frozen.take(out))
+        recent = frozen.take(torch.arange(len(index))[-RECENT:])
         chosen, by_name = self.evaluators, dict[str, float]()
         with alone():
             for each in self.columns.evaluators(*self._sides) if chosen is None else chosen:

@@ -116,7 +116,7 @@ def test_the_samples_that_count_are_those_of_the_fields(absent, queue, seed):
     ids = torch.cat([ids, pairs.queue.condition["class"]]) if queue else ids
     same = ids[OFFSET : OFFSET + N, None] == ids
     positives = table(pairs, same if pairs.positive is None else pairs.positive)
-    assert torch.equal(pairs.alike("class"), positives)
+    assert torch.equal(pairs.same_class("class"), positives)
     assert torch.equal(pairs.contrasted(positives), table(pairs, pairs.negative) | positives)
 
 
@@ -212,7 +212,7 @@ def test_a_part_of_the_anchors_is_compared_as_all_are(some, drawn):
     assert torch.equal(part.samples.features, features[:, some])
     assert torch.equal(part.own(), pairs.own()[some])
     assert torch.equal(part.counted(), pairs.counted()[some])
-    assert torch.equal(part.alike("class"), pairs.alike("class")[some])
+    assert torch.equal(part.same_class("class"), pairs.same_class("class")[some])
     assert torch.equal(part.own_sim(1, 0), pairs.own_sim(1, 0)[some])
     assert torch.equal(part.operators[0](slice(0, 3)), pairs.keys[0, :3] * 2)
     for ours, theirs in zip(part.negatives(1, 1, True), pairs.negatives(1, 1, True), strict=True):

@@ -170,7 +170,7 @@ def test_classes_of_several_columns_are_refused_with_their_shape():
     with pytest.raises(
         ValueError, match=r"kind must be one class id .* not \(3, 2\): give one col"
     ):
-        pairs.alike("kind")
+        pairs.same_class("kind")
 
 
 def test_pairs_of_other_anchors_have_products_of_their_own():
@@ -221,18 +221,18 @@ def test_only_ignored_conditions_leave_samples_out_together():
         ),
     )
     for names in ([], ["color"], ["elsewhere"]):
-        assert pairs.known(names) is pairs
-    some = pairs.known(["age", "color"])
+        assert pairs.without_missing(names) is pairs
+    some = pairs.without_missing(["age", "color"])
     assert some.samples.missing.tolist() == [False, True, False, False]
     assert some.samples.condition["age"].tolist() == [1.0, 3.0, 3.0, 4.0]
     assert some.samples.condition["kind"] is pairs.samples.condition["kind"]
     assert some.queue.valid.tolist() == [True, False, True, False]
-    for both in (some.known(["kind"]), pairs.known(["kind", "age"])):
+    for both in (some.without_missing(["kind"]), pairs.without_missing(["kind", "age"])):
         assert both.samples.missing.tolist() == [False, True, True, False]
         assert both.queue.valid.tolist() == [False, False, True, False]
         assert both.samples.condition["kind"].tolist()[::3] == [5, 8]
         assert (both.samples.condition["kind"] > 0).all()
-    alone = replace(pairs, queue=None).known(["kind"])
+    alone = replace(pairs, queue=None).without_missing(["kind"])
     assert alone.samples.missing.tolist() == [False, False, True, False]
     assert alone.queue is None
 

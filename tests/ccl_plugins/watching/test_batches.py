@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ccl_plugins.watching.batches import same_class
+from ccl_plugins.watching.batches import count_same_class
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -21,4 +21,4 @@ def test_negatives_of_the_anchors_label_are_counted(shared):
             if counts[i, j] and other >= 0 and anchors[i] >= 0:
                 negatives += 1
                 same += int(anchors[i] == other)
-    assert same_class(anchors, others, counts).tolist() == [same, negatives]
+    assert count_same_class(anchors, others, counts).tolist() == [same, negatives]

@@ -46,7 +46,7 @@ class BalancedContrastive(WithClasses):
 
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""
-        same_class, centers = pairs.alike(self.on), normalize(self.centers, dim=1)
+        same_class, centers = pairs.same_class(self.on), normalize(self.centers, dim=1)
         keep = candidates.with_own(pairs.contrasted(same_class))
         positives = candidates.with_own(same_class)
         classes = torch.arange(self.classes, device=centers.device)

@@ -73,7 +73,7 @@ class FairKL(ByView):
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""
         group, sims = pairs.everyone(self.sensitive), candidates.sims()
-        same_group, alike = group[pairs.rows, None] == group, pairs.alike(self.on)
+        same_group, alike = group[pairs.rows, None] == group, pairs.same_class(self.on)
         unlike = pairs.contrasted(alike) & ~alike
         columns = candidates.columns
         positive, counted = self._divergence(

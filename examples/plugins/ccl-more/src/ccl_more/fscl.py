@@ -61,7 +61,7 @@ class FSCL(Supervised):
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""
         label, group = pairs.everyone(self.on), pairs.everyone(self.sensitive)
-        same_group, alike = group[pairs.rows, None] == group, pairs.alike(self.on)
+        same_group, alike = group[pairs.rows, None] == group, pairs.same_class(self.on)
         other = (label[pairs.rows, None] != label) & same_group
         positives = candidates.with_own(alike)
         negatives = candidates.columns(pairs.counted(pairs.negative) & other)

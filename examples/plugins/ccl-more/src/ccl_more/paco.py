@@ -72,7 +72,7 @@ class PaCo(WithClasses):
 
     def row(self, pairs: Pairs, candidates: Candidates) -> tuple[Tensor, Tensor]:
         """One value per anchor."""
-        alike, mine = pairs.alike(self.on), self.of_class(pairs)
+        alike, mine = pairs.same_class(self.on), self.of_class(pairs)
         keep = candidates.with_own(pairs.contrasted(alike))
         logits = candidates.sims() / self.temperature
         weights = self.alpha * candidates.with_own(alike).to(logits.dtype)

@@ -102,7 +102,7 @@ class TSC(WithClasses):
         """One value per anchor."""
         if candidates.i == 0:
             self._average(pairs)
-        alike = pairs.alike(self.on)
+        alike = pairs.same_class(self.on)
         keep = candidates.with_own(pairs.contrasted(alike))
         chosen = candidates.with_own(next_in_shuffle(alike, pairs.rows, self.k, self.step))
         targets = self.targets.to(pairs.anchors.dtype)
