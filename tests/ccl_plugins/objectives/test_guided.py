@@ -9,8 +9,8 @@ from unittest import SkipTest
 import pytest
 import torch
 from support import slow_guides as slow
+from support.waiting import Refusing
 from torch.nn.functional import normalize
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import RBF, Linear
@@ -34,27 +34,6 @@ from ccl_plugins.protocols import Sizes, Table
 from ccl_plugins.testing import objectives as laws_of_objectives
 from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank, queue_pairs
 from ccl_plugins.testing.subject import Subject, laws
-
-WAITING = (
-    "_local_scalar_dense",
-    "nonzero",
-    "masked_select",
-    "unique",
-    "lift_fresh",
-    "_assert_async",
-)
-
-
-class Refusing(TorchDispatchMode):
-    """Raises at an operation that waits for a GPU."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = str(func)
-        indices = args[1] if name.startswith("aten.index.") else ()
-        assert not any(x is not None and x.dtype == torch.bool for x in indices), name
-        assert not any(each in name for each in WAITING), f"{name} waits"
-        return func(*args, **(kwargs or {}))
-
 
 N, D, F = 6, 4, 5
 GENERATOR = torch.Generator().manual_seed(0)

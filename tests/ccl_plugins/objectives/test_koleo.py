@@ -27,17 +27,6 @@ def slow(*views):
     return total
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("count", [1, 3])
-def test_it_is_the_loop_it_was_written_from(count, dtype):
-    equals(
-        KoLeo(eps=1e-12),
-        lambda *views: slow(*(view.double() for view in views)).to(dtype),
-        embeddings(count, dtype=dtype),
-        tolerance=1e-9 if dtype == torch.float64 else 2e-5,
-    )
-
-
 def test_it_is_lightlys_loss_of_each_view():
     theirs = Theirs()
     equals(KoLeo(), lambda x, y: (theirs(x) + theirs(y)) / 2, embeddings(), tolerance=1e-9)

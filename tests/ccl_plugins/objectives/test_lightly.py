@@ -177,46 +177,6 @@ def test_anchors_of_one_view_and_a_key_of_the_other_are_two_views():
         exact(build(name).loss(pairs), criterion(*given))
 
 
-def test_barlow_twins_equals_the_slow_loop_of_its_paper():
-    x, y = views_of(2)
-    n, d = x.shape
-
-    def standard(z):
-        columns = [z[:, a] - z[:, a].mean() for a in range(d)]
-        return [c / torch.sqrt(c.square().mean() + 1e-5) for c in columns]
-
-    a, b = standard(x), standard(y)
-    slow = sum(
-        (1 - (a[i] * b[i]).sum() / n) ** 2 if i == j else 0.01 * ((a[i] * b[j]).sum() / n) ** 2
-        for i in range(d)
-        for j in range(d)
-    )
-    exact(Lightly("BarlowTwinsLoss", {"lambda_param": 0.01})(x, y), slow)
-
-
-def test_vicreg_equals_the_slow_loop_of_its_paper():
-    x, y = views_of(2)
-    n, d = x.shape
-    invariance = sum((a - b) ** 2 for a, b in zip(x.flatten(), y.flatten(), strict=True)) / (n * d)
-    variance = covariance = 0
-    for z in (x, y):
-        z = z - z.mean(0)
-        for i in range(d):
-            std = torch.sqrt(z[:, i].square().sum() / (n - 1) + 1e-4)
-            variance += torch.relu(1 - std) / d / 2
-            for j in range(d):
-                covariance += (i != j) * ((z[:, i] * z[:, j]).sum() / (n - 1)) ** 2 / d
-    slow = 20 * invariance + 30 * variance + 2 * covariance
-    options = {"lambda_param": 20.0, "mu_param": 30.0, "nu_param": 2.0}
-    exact(Lightly("VICRegLoss", options)(x, y), slow)
-
-
-def test_negative_cosine_equals_the_slow_loop():
-    x, y = views_of(2)
-    slow = -sum(torch.dot(a, b) / a.norm() / b.norm() for a, b in zip(x, y, strict=True)) / len(x)
-    exact(Lightly("NegativeCosineSimilarity")(x, y), slow)
-
-
 @pytest.mark.parametrize("name", ["VICRegLoss", "BarlowTwinsLoss", "NegativeCosineSimilarity"])
 def test_a_conditional_term_is_added_to_it_by_a_mixture(name):
     x, y = views_of(2)

@@ -20,7 +20,6 @@ from ccl_plugins.objectives import (
 )
 from ccl_plugins.pairs import Pairs, Samples, in_batch
 from ccl_plugins.protocols import Sizes, Table
-from ccl_plugins.testing.objective_batches import RawBatch, on_each_rank
 
 Z = torch.rand(7, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
@@ -60,14 +59,6 @@ def test_takes_inner_products_once():
     assert pairs._products.keys() == before.keys()
 
 
-def test_its_terms_have_the_loss_as_their_mean():
-    (x, y), ids = random_batch()
-    pairs = in_batch(normalize(torch.stack([x, y]), dim=-1), Samples({"label": ids}))
-    mixture = unlike()
-    values, weights = mixture.terms(pairs)
-    torch.testing.assert_close((values * weights).sum() / weights.sum(), mixture.loss(pairs))
-
-
 def test_an_objective_without_any_anchor_adds_nothing():
     (x, y), ids = random_batch()
     views, one_class = normalize(torch.stack([x, y]), dim=-1), {"condition": ids * 0}
@@ -76,15 +67,6 @@ def test_an_objective_without_any_anchor_adds_nothing():
     torch.testing.assert_close(mixture.loss(pairs), 2 * InfoNCE().loss(pairs))
     values, weights = mixture.terms(pairs)
     torch.testing.assert_close((values * weights).sum() / weights.sum(), mixture.loss(pairs))
-
-
-def test_two_processes_equal_one_for_unlike_objectives(two_processes):
-    views = torch.randn(2, 8, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    condition = {"label": torch.arange(8) % 3}
-    whole = RawBatch(views, condition)
-    expected = on_each_rank(unlike, whole)
-    for found in two_processes(on_each_rank, unlike, whole):
-        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_its_declarations_follow_from_its_objectives():
@@ -187,40 +169,12 @@ def test_what_does_not_fit_is_named(build, words):
         build()
 
 
-def test_objectives_that_read_one_condition_must_agree_on_its_measure():
-    class Continuous(InfoNCE):
-        conditions = {"condition": ("continuous",)}  # noqa: RUF012  # a stand-in for a stranger's
-
-    with pytest.raises(
-        ValueError, match=r"one value type of the condition 'condition', not .* on="
-    ):
-        Mixture([SupCon(), Continuous()])
-
-
 def test_pairs_of_a_user_reach_every_objective():
     (x, y), ids = random_batch()
     alike = ids[:, None] == ids
     pairs = Pairs.from_masks(normalize(torch.stack([x, y]), dim=-1), alike, ~alike)
     expected = InfoNCE().loss(pairs) + SupCon().loss(pairs)
     torch.testing.assert_close(Mixture([InfoNCE(), SupCon()]).loss(pairs), expected)
-
-
-def test_a_queue_is_read_if_one_objective_reads_it():
-    heads = [ClusterCrossEntropy(dim=5, classes=3), ClusterCrossEntropy(dim=5, classes=4)]
-    assert not Mixture(heads).reads_queue
-    reading = ClusterCrossEntropy(dim=5, classes=3)
-    reading.reads_queue = True
-    assert Mixture([heads[0], reading]).reads_queue
-    assert Mixture([InfoNCE()]).reads_queue
-
-
-def test_hierarchies_and_views_are_those_of_the_objectives():
-    deep = InfoNCE()
-    deep.hierarchies = True
-    assert Mixture([InfoNCE(), deep]).hierarchies
-    assert not Mixture([InfoNCE()]).hierarchies
-    assert not Mixture([InfoNCE()]).within_view
-    assert Mixture([CACR(cost="rbf")]).distributed == "replicated"
 
 
 def test_objectives_are_placed_by_their_path():

@@ -1,8 +1,4 @@
-"""A training step looks at no value, so that it never waits for a GPU.
-
-Without one, by the operations that would: reading a number, counting what is True, and taking a
-Python number or list to the device.
-"""
+"""A training step looks at no value, so that it never waits for a GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ import torch
 from support import every_objective as every
 from support.every_objective import Case
 from support.sharded_methods import Small
-from torch.utils._python_dispatch import TorchDispatchMode
+from support.waiting import Refusing
 
 from ccl_plugins.methods import IBOT, MoCoV2
 from ccl_plugins.objectives import DINOLoss, IBOTLoss, Mixture
@@ -19,14 +15,6 @@ from ccl_plugins.pairs import Masks, Samples
 from ccl_plugins.testing.inputs import PatchBackbone
 from ccl_plugins.testing.objective_batches import patches_of
 
-WAITING = (
-    "_local_scalar_dense",
-    "nonzero",
-    "masked_select",
-    "unique",
-    "lift_fresh",
-    "nanmedian.default",  # without a dimension, its implementation for GPUs reads a number
-)
 MEDIAN = {"rbf": "median", "laplacian": "median"}
 BY_MEDIAN = {"use": "product", "on": {"species": "delta", "age": {"use": "rbf", "scale": "median"}}}
 KERNELS = [
@@ -41,18 +29,6 @@ CASES = [
     Case("fair_cclk", {"kernel": KERNELS[0], "landmarks": 4}, "landmarks"),
     Case("fair_cclk", {"kernel": BY_MEDIAN, "landmarks": 4}, "joint, landmarks"),
 ]
-
-
-class Refusing(TorchDispatchMode):
-    """Raises at an operation that waits for a GPU."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = str(func)
-        indices = args[1] if name.startswith("aten.index.") else ()
-        of_bools = any(x is not None and x.dtype == torch.bool for x in indices)
-        assert not of_bools, "an index of bools waits"
-        assert not any(each in name for each in WAITING), f"{name} waits"
-        return func(*args, **(kwargs or {}))
 
 
 def test_a_step_with_masked_patches_waits_for_nothing():
