@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import distributed, nn
 
-from ccl_plugins.methods import MoCoV2, MoCoV3
+from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import FairCCLK, InfoNCE
 from ccl_plugins.pairs import Samples
 
@@ -24,12 +24,6 @@ def train_moco_v2(symmetric):
     torch.manual_seed(0)
     method = MoCoV2(8, 4, queue_size=20, momentum=0.5, symmetric=symmetric, backbone=Small())
     return train(method.double())
-
-
-def train_moco_v3():
-    """Loss and weights after four steps, with heads without batch statistics."""
-    torch.manual_seed(0)
-    return train(MoCoV3(8, 4, batch_norm=False, momentum=0.5, backbone=Small()).double())
 
 
 def train(method, steps=4, n=8):

@@ -83,15 +83,6 @@ def test_without_a_mask_features_and_patches_are_the_usual_ones(features):
     torch.testing.assert_close(patches, model.patches(x))
 
 
-def test_a_masked_patch_is_not_seen():
-    model, x, mask, token = vit("test_vit")
-    other = x.clone()
-    other[0, :, :16, 16:32] += 1  # masked
-    torch.testing.assert_close(model(other, mask, token), model(x, mask, token))
-    other[1, :, :16, 16:32] += 1
-    assert not torch.allclose(model(other, mask, token)[0][1], model(x, mask, token)[0][1])
-
-
 def test_it_is_lightlys_masked_transformer_with_images_of_two_sizes():
     model, x, mask, token = vit("test_vit", "token", dynamic_img_size=True)
     theirs = MaskedVisionTransformerTIMM(

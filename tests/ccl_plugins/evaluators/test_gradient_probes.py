@@ -9,10 +9,9 @@ import torch
 from support.measured import values
 from torch.nn.functional import one_hot
 
-import ccl_plugins as ccl
 from ccl_plugins.evaluators import LinearAdam, LinearProbe, LinearSGD
 from ccl_plugins.evaluators.gradient_probes import head
-from ccl_plugins.protocols import Frozen, UndefinedMetric
+from ccl_plugins.protocols import Frozen
 
 
 def blobs(n=90, f=5, seed=0):
@@ -149,21 +148,3 @@ def test_a_probe_that_diverges_names_its_learning_rate():
 def test_nesterov_needs_momentum():
     with pytest.raises(ValueError, match="nesterov=True needs a momentum above 0"):
         LinearSGD(momentum=0.0)
-
-
-def test_one_class_is_refused():
-    one = Frozen(blobs().features, {"label": torch.full((90,), 4)})
-    for evaluator in (LinearSGD(), LinearProbe()):
-        with pytest.raises(UndefinedMetric, match=r"two classes or more, there is only \[4\]"):
-            evaluator(one, one)
-
-
-def test_the_protocol_is_in_the_record():
-    record = ccl.evaluator("linear_sgd", lr=30.0, epochs=100, schedule="step").record()
-    assert {k: record[k] for k in ("lr", "epochs", "batch_size", "schedule", "drop")} == {
-        "lr": 30.0,
-        "epochs": 100,
-        "batch_size": 256,
-        "schedule": "step",
-        "drop": 0.1,
-    }

@@ -61,11 +61,6 @@ def test_a_feature_that_only_test_samples_vary_in_drowns_no_other(level):
     assert MLP()(train, test)[0].value > 0.85
 
 
-def test_the_same_seed_gives_the_same_number():
-    assert value(MLP(epochs=3)).value == value(MLP(epochs=3)).value
-    assert value(MLP(epochs=3)).value != value(MLP(epochs=3, seed=1)).value
-
-
 def test_what_it_cannot_measure_is_said():
     with pytest.raises(UndefinedMetric, match="'one' has the same value"):
         value(MLP("one"))

@@ -101,5 +101,3 @@ def test_what_cannot_be_retrieved_is_named():
         Retrieval()(test, Frozen(test.features, {"label": torch.arange(80)}))
     with pytest.raises(ValueError, match="k=80 needs more samples than 80"):
         Retrieval([1, 80])(test, test)
-    with pytest.raises(ValueError, match="k must be 1 or more"):
-        Retrieval([0])

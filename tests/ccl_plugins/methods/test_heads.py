@@ -122,12 +122,3 @@ def test_every_width_may_be_one(name):
     assert method.eval().project(torch.randn(2, 3, 4, 4)).shape == (2, 1)
     for key in least.keys() & vars(method).keys():
         assert getattr(method, key) == least[key]
-
-
-def test_heads_end_in_a_norm_by_default():
-    parameters = inspect.signature(mlp_head).parameters.values()
-    assert {p.name: p.default for p in parameters if p.default is not p.empty} == {
-        "batch_norm": True,
-        "last_norm": "affine",
-        "last_bias": True,
-    }

@@ -32,13 +32,6 @@ def test_simclr_embeds_all_views_and_pairs_them():
     assert all(p.grad is not None for p in model.parameters())
 
 
-def test_encode_gives_features_and_project_projections():
-    model = SimCLR(hidden=16, dim=8, backbone=Flat()).eval()
-    x = torch.randn(4, 3, 2, 2)
-    torch.testing.assert_close(model.encode(x), x.flatten(1))
-    torch.testing.assert_close(model.project(x), model.head(x.flatten(1)))
-
-
 def test_a_head_may_be_linear_or_end_in_a_norm_of_its_own_kind():
     def kinds(**settings):
         head = SimCLR(hidden=16, dim=8, backbone=Flat(), **settings).head
@@ -52,17 +45,6 @@ def test_a_head_may_be_linear_or_end_in_a_norm_of_its_own_kind():
     names, layers = kinds(last_norm="none")
     assert names == ["Linear", "BatchNorm1d", "ReLU", "Linear"]
     assert layers[-1].bias is not None
-
-
-def test_sizes_of_one_are_sizes():
-    head = SimCLR(hidden=1, dim=1, layers=1, backbone=Flat()).head
-    assert [type(layer).__name__ for layer in head.layers] == ["Linear", "BatchNorm1d"]
-    assert head.layers[0].weight.shape == (1, 12)
-
-
-def test_one_view_is_embedded_as_it_is():
-    x = torch.randn(5, 3, 2, 2)
-    assert SimCLR(hidden=16, dim=8, backbone=Flat()).embed([x]).projections.shape == (1, 5, 8)
 
 
 def test_pairs_are_of_all_processes_and_have_what_is_known_of_samples(monkeypatch):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import inspect
 import json
 
 import numpy as np
@@ -13,7 +12,6 @@ from lightly.transforms.torchvision_v2_compatibility import torchvision_transfor
 from torchvision.transforms.v2 import functional as pixels
 
 import ccl_plugins as ccl
-from ccl_plugins.kinds import registry
 from ccl_plugins.training.loader import Items
 from ccl_plugins.transforms import (
     BYOLTransform,
@@ -146,14 +144,6 @@ def test_views_are_independent_draws():
     )
 
 
-def test_the_image_given_stays_as_it_was():
-    given = image(32, 32)
-    views = SimCLRTransform(size=32, min_scale=1.0, **CROP_ONLY)
-    views(given)
-    views.plain(given)
-    assert torch.equal(given, image(32, 32))
-
-
 def test_plain_only_normalizes_an_image_of_the_right_size():
     views = SimCLRTransform(size=32)
     given = image(32, 32)
@@ -266,26 +256,3 @@ def test_no_views_and_half_a_pair_of_probabilities_are_refused():
         BYOLTransform(solarize=(0.2,))
     with pytest.raises(ValueError, match="solarize must be a probability, 0 to 1, not 2"):
         BYOLTransform(solarize=(0.0, 2))
-
-
-TRANSFORMS = [spec for spec in registry().specs("transform") if spec.plugin == registry().host]
-
-
-@pytest.mark.parametrize("spec", TRANSFORMS, ids=lambda spec: spec.name)
-def test_the_first_number_is_a_size_in_pixels_and_the_count_is_named(spec):
-    parameters = inspect.signature(spec.load()).parameters
-    positional = [n for n, each in parameters.items() if each.kind is each.POSITIONAL_OR_KEYWORD]
-    assert "count" not in positional
-    if "size" in parameters:
-        assert positional == ["size"]
-        views = spec.load()(32)
-        assert {view.shape for view in views(image())[:2]} == {(3, 32, 32)}
-        with pytest.raises(TypeError, match="positional"):
-            spec.load()(32, 4)
-
-
-def test_the_transforms_of_views_of_images_are_among_those():
-    named = {
-        spec.name for spec in TRANSFORMS if "size" in inspect.signature(spec.load()).parameters
-    }
-    assert named >= {"simclr", "moco_v2", "byol", "dino", "multi"}
