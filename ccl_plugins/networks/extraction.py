@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from tqdm import tqdm  # type: ignore[import-untyped]  # it ships no types
 
 from ccl_plugins.files.images import Mode, read_image
 
@@ -58,7 +59,6 @@ def extract(
         name: Of the model, for the progress bar.
     """
     from timm.data.transforms_factory import create_transform
-    from tqdm import tqdm  # type: ignore[import-untyped]  # it ships no types
 
     transform = create_transform(**config, is_training=False)
     rows: Any = range(len(split))

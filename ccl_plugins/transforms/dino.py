@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from torchvision.transforms.v2 import InterpolationMode, RandomResizedCrop
+
 from ccl_plugins.arguments import DEEPEST, SHARPEST, fraction, whole
 from ccl_plugins.transforms.byol import BYOL
 from ccl_plugins.transforms.lightly import LightlyTransform
@@ -63,8 +65,6 @@ class DINOTransform(LightlyTransform):
         std: Sequence[float] | None = None,
         batched: bool = False,
     ) -> None:
-        from torchvision.transforms.v2 import InterpolationMode, RandomResizedCrop
-
         if len(blur) != 3:
             raise ValueError(f"blur must be three probabilities, not {blur!r}")
         fraction("min_scale", min_scale)
