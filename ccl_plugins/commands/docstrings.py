@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import re
-from collections.abc import Callable
 from typing import Any
-
-import ccl_registry as engine
 
 _TITLE = re.compile(r"[A-Z][\w ]*:")
 _ENTRY = re.compile(r"(?m)^ {4}(\*{0,2}[\w.]+)(?: \(.*?\))?:(?:\s|$)")
@@ -54,37 +50,6 @@ def equation(target: Any) -> list[str]:
 def _doc(target: Any, inherited: bool = True) -> str:
     doc = inspect.getdoc(target) if inherited else target.__doc__
     return doc if isinstance(doc, str) else ""  # a property, read from the class
-
-
-def documented(
-    label: str, target: Any, schema: engine.Schema
-) -> tuple[str, list[engine.PluginFailed]]:
-    """The documentation of another author's component, and what of it or of its defaults raises.
-
-    Args:
-        label: The component, for the messages.
-        target: Its class or function.
-        schema: Its parameters.
-    """
-    errors: list[engine.PluginFailed] = []
-    what = f"{label}: its docstring cannot be read"
-    doc: str = reading(errors, what, lambda: documentation(target), "")
-    for each in (*schema.parameters, *schema.supplied):
-        what = f"{label}: the default of {each.name} cannot be printed"
-        reading(errors, what, functools.partial(repr, each.default), "")
-    return doc, errors
-
-
-def reading(
-    errors: list[engine.PluginFailed], what: str, read: Callable[[], Any], otherwise: Any
-) -> Any:
-    """What ``read`` returns; if it raises, ``otherwise``, with the error added to the list."""
-    try:
-        with engine.errors_as_failure(what):
-            return read()
-    except engine.PluginFailed as error:
-        errors.append(error)
-        return otherwise
 
 
 def arguments(doc: str) -> dict[str, str]:

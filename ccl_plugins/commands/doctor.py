@@ -10,7 +10,6 @@ from importlib import metadata
 
 import ccl_registry as engine
 from ccl_plugins.commands.base import add_json, show
-from ccl_plugins.commands.docstrings import documented
 from ccl_plugins.commands.list import rivals
 from ccl_plugins.commands.tables import TextTable
 from ccl_plugins.kinds import HEAVY, registry
@@ -99,12 +98,9 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
     failures = [*registry.failures]
     for spec in registry.specs() if load else ():
         try:
-            schema = registry.schema(spec)
+            registry.schema(spec)
         except engine.RegistryError as error:
             failures.append(engine.Failure.of(spec.plugin, spec.version, error))
-            continue
-        for unread in documented(spec.label, spec.load(), schema)[1]:
-            failures.append(engine.Failure.of(spec.plugin, spec.version, unread))
     return Report(
         registry.plugins,
         tuple(failures),

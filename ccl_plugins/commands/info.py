@@ -13,7 +13,7 @@ from typing import Any
 
 import ccl_registry as engine
 from ccl_plugins.commands.base import KIND_NAMES
-from ccl_plugins.commands.docstrings import documented, reading
+from ccl_plugins.commands.docstrings import documentation
 from ccl_plugins.kinds import protocol, registry
 
 
@@ -95,14 +95,19 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
     spec = registry.find(kind, name)
     schema = registry.schema(spec)
     target = spec.load()
-    doc, failed = documented(spec.label, target, schema)
+    failed: list[engine.PluginFailed] = []
 
     def read(what: str, function: Callable[[], Any], otherwise: Any) -> Any:
-        """What another author's component says of itself, which may raise anything."""
-        return reading(failed, f"{spec.label}: its {what} cannot be read", function, otherwise)
+        """What a component says of itself; ``otherwise``, with a note of the error, if that raises."""
+        try:
+            with engine.errors_as_failure(f"{spec.label}: its {what} cannot be read"):
+                return function()
+        except engine.PluginFailed as error:
+            failed.append(error)
+            return otherwise
 
     lines = [f"    {parameter}," for parameter in schema.parameters]
-    title = read("name", lambda: _named(target).__name__, spec.name)
+    title = _named(target).__name__
     signature = "\n".join([f"{title}(", *lines, ")"]) if lines else f"{title}()"
     example = read("EXAMPLE", lambda: _example(target), {})
     declares, depends = _declared(registry, spec, target, example, read)
@@ -111,12 +116,12 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
         registry.short_name(spec),
         spec.plugin,
         spec.version,
-        read("file", lambda: _place(_named(target)), ""),
+        _place(_named(target)),
         signature,
         tuple(parameter.name for parameter in schema.supplied),
         declares,
-        read("requirements", lambda: _required(registry, spec), ()),
-        doc,
+        _required(registry, spec),
+        documentation(target),
         ", ".join(f"{name}={engine.short_repr(value)}" for name, value in example.items()),
         depends,
         spec.old_names,
@@ -163,24 +168,18 @@ def _declared(
 
     The latter, such as the conditions that an objective reads, are read from a built component.
     """
-    wanted = read("kind", lambda: protocol(spec.kind), object)
+    wanted = protocol(spec.kind)
     names = [*inspect.get_annotations(wanted)]
     names += [n for n, v in vars(wanted).items() if isinstance(v, property)]
     values = {n: inspect.getattr_static(target, n, None) for n in names}
     depends = tuple(  # properties, and attributes that the constructor sets
-        n
-        for n, value in values.items()
-        if isinstance(value, property) or read(n, functools.partial(_lacks, target, n), True)
+        n for n, value in values.items() if isinstance(value, property) or not hasattr(target, n)
     )
     built = read("constructor", lambda: _built(registry, spec, example), None) if depends else None
     if built is not None:
         values |= {n: read(n, functools.partial(getattr, built, n, None), None) for n in depends}
     plain = (bool, int, float, str, list, tuple, dict)
     return {n: value for n, value in values.items() if isinstance(value, plain)}, depends
-
-
-def _lacks(target: Any, name: str) -> bool:
-    return not hasattr(target, name)
 
 
 def _built(

@@ -57,61 +57,6 @@ def test_a_hooks_module_that_raises_costs_its_hooks_alone(installed_plugins):
     assert "ccl-broken-import/spare" in found["kernels"]
 
 
-def test_a_plugin_that_failed_is_named_when_a_name_is_not_found(installed_plugins):
-    code = """
-import ccl_plugins as ccl
-try:
-    ccl.kernel("rgb")
-except KeyError as error:
-    print(error)
-"""
-    assert installed_plugins.python(code, plugins="broken_import").strip() == (
-        "no kernel 'rgb'. Did you mean 'rbf'? 1 plugin failed: ccl-broken-import "
-        "(ModuleNotFoundError: No module named 'ccl_nosuch_dependency')."
-    )
-
-
-def test_a_misspelt_group_and_a_bad_name_are_reported_and_the_rest_is_kept(installed_plugins):
-    found = report(installed_plugins, "typo_group")
-    reason = found["plugins"]["ccl-typo-group"][2]
-    assert "unknown entry-point group 'ccl_plugins.kernell'" in reason
-    assert "Did you mean 'ccl_plugins.kernel'?" in reason
-    assert "ccl_plugins.objective, ccl_plugins.kernel," in reason
-    assert "'Bad-Name' is not valid" in reason
-    assert "'bad_name'" in reason
-    assert found["kernels"] == ["ccl-typo-group/kept"]
-
-
-def test_a_misspelt_hook_is_named(installed_plugins):
-    reason = report(installed_plugins, "typo_hook")["plugins"]["ccl-typo-hook"][2]
-    assert reason == (
-        "ccl_typo_hook: there is no hook 'ccl_pipelin_built'. Did you mean 'ccl_pipeline_composed'?"
-    )
-
-
-def test_a_disabled_plugin_is_not_imported(installed_plugins):
-    found = report(installed_plugins, "broken_import good", CCL_DISABLE="CCL_Broken.Import, other")
-    assert found["plugins"]["ccl-broken-import"][1] == "disabled"
-    assert found["plugins"]["ccl-good"][1] == "ok"
-    assert not found["failures"]
-
-
-def test_a_star_disables_all_but_the_host(installed_plugins):
-    found = report(installed_plugins, "broken_import good", CCL_DISABLE="*")
-    states = {name: state for name, (_, state, _) in found["plugins"].items()}
-    assert states == {
-        "ccl-broken-import": "disabled",
-        "ccl-good": "disabled",
-        "ccl-plugins": "ok",
-    }
-
-
-def test_strictness_raises_what_would_be_recorded(installed_plugins):
-    done = installed_plugins.run("-c", REPORT, plugins="broken_import", CCL_STRICT="1")
-    assert done.returncode == 1
-    assert "PluginFailed: plugin ccl-broken-import: ModuleNotFoundError" in done.stderr
-
-
 def test_hooks_are_called_plugin_by_plugin_and_may_take_fewer_arguments(installed_plugins):
     code = """
 from ccl_plugins.kinds import registry
