@@ -10,8 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ccl_plugins.arguments import WIDEST, checked, whole
-from ccl_plugins.objectives.guide_head import GuideHead, Suppress
-from ccl_plugins.objectives.layered_head import LayeredHead
+from ccl_plugins.objectives.guide_head import GuideHead, LayeredHead, Suppress
 from ccl_plugins.protocols import Sizes, Table
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from ccl_plugins.objectives.guide_head import Suppress
-from ccl_plugins.objectives.layered_head import LayeredHead
+from ccl_plugins.objectives.guide_head import LayeredHead, Suppress
 from ccl_plugins.protocols import Sizes, Table
 
 
