@@ -243,16 +243,6 @@ def test_a_subset_of_samples_that_are_read_one_by_one_is_read_so():
     assert seen[1] == seen[2], "what a sample draws does not depend on its batch"
 
 
-def test_images_of_more_than_8_bits_are_refused_and_not_cut():
-    deep = [np.full((4, 4), 4095, dtype=np.uint16)]
-    source = Dataset.from_dict({"photo": deep}, features=Features({"photo": Image()}))
-    with pytest.raises(
-        OSError, match=r"row 0 \(from 0\).*uint16 from 4095 to 4095, have more than 8"
-    ):
-        DecodedImages(source, "photo", "L", "here")[0]
-    assert DecodedImages(source, "photo", "L", "here", levels=(0, 8190))[0].getpixel((0, 0)) == 128
-
-
 def small(**columns):
     size = len(next(iter(columns.values())))
     return {"photo": list(np.zeros((size, 8, 8, 3), np.uint8)), **columns}

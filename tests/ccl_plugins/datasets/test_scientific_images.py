@@ -12,7 +12,6 @@ import pytest
 import tifffile
 import torch
 from PIL import Image, ImageOps
-from support.image_samples import write_image
 
 import ccl_plugins as ccl
 from ccl_plugins.conditions import Encoder
@@ -30,52 +29,6 @@ def write_pages(path, pages):
     first, *rest = [Image.fromarray(page) for page in pages]
     first.save(path, save_all=True, append_images=rest)
     return path
-
-
-@pytest.mark.parametrize("ending", ["png", "tif"])
-def test_pixels_of_16_bits_are_scaled_between_two_levels(tmp_path, ending):
-    path, array = tmp_path / f"a.{ending}", pixels()
-    Image.fromarray(array).save(path)
-    with pytest.raises(
-        UnreadableImage, match=rf"uint16 from {array.min()} to {array.max()}, have m"
-    ):
-        read_image(str(path), "L")
-    image = read_image(str(path), "L", (100, 3000))
-    expected = ((array.clip(100, 3000) - 100.0) / 2900 * 255).round()
-    assert image.mode == "L"
-    np.testing.assert_array_equal(np.asarray(image), expected)
-    assert read_image(str(path), "RGB", (100, 3000)).getpixel((2, 3)) == (expected[3, 2],) * 3
-
-
-def test_levels_scale_images_of_8_bits_and_of_palettes_too(tmp_path):
-    path = tmp_path / "a.png"
-    colors = Image.fromarray(pixels(shape=(6, 5, 3), dtype=np.uint8, most=256))
-    colors.quantize(16).save(path)
-    plain, half = (np.asarray(read_image(str(path), "RGB", up)) for up in ((0, 255), (0, 127.5)))
-    np.testing.assert_array_equal(plain, np.asarray(Image.open(path).convert("RGB")))
-    np.testing.assert_array_equal(half, (2 * plain.astype(int)).clip(0, 255))
-
-
-@pytest.mark.parametrize("mode", ["CMYK", "YCbCr", "LAB"])
-def test_levels_leave_the_colors_of_other_modes(tmp_path, mode):
-    path = str(tmp_path / "other.tif")
-    Image.new(mode, (4, 4), (200, 60, 90, 0) if mode == "CMYK" else (200, 60, 90)).save(path)
-    plain, scaled = read_image(path, "RGB"), read_image(path, "RGB", (0, 255))
-    assert plain.tobytes() == scaled.tobytes()
-
-
-def test_a_tensor_of_all_channels_of_all_pages(tmp_path):
-    pages = [pixels(page) for page in range(5)]
-    image = read_image(str(write_pages(tmp_path / "a.tif", pages)), "all", (0, 4095))
-    assert image.dtype == torch.uint8
-    np.testing.assert_array_equal(image, (np.stack(pages) / 4095 * 255).astype("f4").round())
-
-
-@pytest.mark.parametrize(("mode", "channels"), [("L", 1), ("RGB", 3), ("RGBA", 4), ("CMYK", 4)])
-def test_other_files_have_the_channels_of_their_mode(tmp_path, mode, channels):
-    path = write_image(tmp_path / ("a.tif" if mode == "CMYK" else "a.png"), 9, mode)
-    assert read_image(str(path), "all").shape == (channels, 8, 8)
-    assert read_image(str(path), "all").unique().tolist() == [9]
 
 
 @pytest.mark.parametrize("shape", [(7, 6, 5), (6, 5)])
@@ -230,7 +183,6 @@ KINDS = {
         lambda row: pixels(row, (40, 40, 3)),
         {"photometric": "minisblack", "planarconfig": "contig"},
     ),
-    "pages": (lambda row: pixels(row, (3, 40, 40)), {"photometric": "minisblack"}),
 }
 
 

@@ -283,18 +283,6 @@ def test_a_column_of_text_is_nothing_else(path, other):
         ImageTable(path, **{"split": "split", "text": ["caption"], **other})
 
 
-def test_a_fraction_is_of_whole_groups(tmp_path):
-    rows = [f"{i}.png,{i % 2},p{i // 4}" for i in range(80)]
-    path = write(tmp_path, "\n".join(["image,label,patient", *rows]))
-    for i in range(80):
-        write_image(tmp_path / f"{i}.png")
-    dataset = ImageTable(path, test_fraction=0.2, group="patient")
-    train, test = dataset("train"), dataset("test")
-    assert (len(train), len(test)) == (64, 16)
-    assert train.group == test.group == "patient"
-    assert not {*train.metadata["patient"].tolist()} & {*test.metadata["patient"].tolist()}
-
-
 @pytest.mark.parametrize(
     ("text", "given"),
     [

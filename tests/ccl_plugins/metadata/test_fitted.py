@@ -5,7 +5,6 @@ import torch
 from support.condition_splits import Split
 
 from ccl_plugins.conditions import Attributes, Clusters, Column, Embedding, Label, Saved
-from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.metadata.fitted import fit, load_table, save_table, summarize
 from ccl_plugins.protocols import Table
 
@@ -55,17 +54,6 @@ def test_a_saved_condition_of_another_data_set_is_refused(tmp_path):
         fit(Saved(file), Images(4))
     with pytest.raises(ValueError, match="belongs to another data set"):
         fit(Saved(file), Images(seed=1))
-
-
-@pytest.mark.parametrize(
-    "damage", [lambda b: b[:-1], lambda b: b[:-4] + b"\x07\0\0\0", lambda b: b""]
-)
-def test_a_damaged_file_is_noticed(tmp_path, damage):
-    file = tmp_path / "z.safetensors"
-    save_table(file, fit(Label(), Images()), "categorical")
-    file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(DamagedFile, match="is damaged"):
-        load_table(file)
 
 
 def test_a_file_that_is_no_condition_is_named(tmp_path):

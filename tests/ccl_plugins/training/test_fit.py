@@ -160,8 +160,9 @@ class BlowsUp(Callback):
             module.state_dict()[self.tensor].view(-1)[0] = float("inf")
 
 
-@pytest.mark.parametrize("keep_last", [1, 2])
-@pytest.mark.parametrize("tensor", ["method.backbone.1.weight", "method.mean"])
+@pytest.mark.parametrize(
+    ("keep_last", "tensor"), [(1, "method.backbone.1.weight"), (2, "method.mean")]
+)
 def test_a_bad_last_step_leaves_the_last_good_weights(
     tmp_path: Path, keep_last: int, tensor: str
 ) -> None:

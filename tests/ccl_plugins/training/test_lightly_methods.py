@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 import ccl_plugins as ccl
 from ccl_plugins.objectives import Mixture
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 SIZES = {"hidden": 8, "dim": 4}
 METHODS = {
     "byol": ({"use": "byol", **SIZES}, "NegativeCosineSimilarity"),
@@ -79,9 +77,3 @@ def test_too_few_views_are_refused_before_a_run():
     table = tomllib.loads(TOML) | {"objective": {"use": "lightly", "loss": "LeJEPALoss"}}
     with pytest.raises(ValueError, match="needs at least 3 views, and this transform gives 2"):
         ccl.Pipeline.from_dict(table)
-
-
-def test_the_example_adds_a_conditional_term_to_vicreg():
-    found = ccl.Pipeline.from_toml(EXAMPLES / "color_digits_vicreg.toml").to_dict()
-    objectives = found["objective"]["objectives"]
-    assert [each["use"].rpartition("/")[2] for each in objectives] == ["lightly", "fair_cclk"]
