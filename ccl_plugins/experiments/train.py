@@ -9,7 +9,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,23 +32,21 @@ from ccl_plugins.experiments.record import (
     DATA,
     Record,
     check_plugins,
-    plugins_of,
     read_json,
-    versions_of,
     write_json,
 )
 from ccl_plugins.experiments.rules import check_columns, rules
+from ccl_plugins.experiments.watchers import Watchers, watchers_of
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.lock import owning, refuse_in_use
 from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.files.tensors import write_tensors
-from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.groups import check_apart
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.numerics.generators import seed_everything, undisturbed
-from ccl_plugins.protocols import Measurement, trait
+from ccl_plugins.protocols import Measurement
 from ccl_plugins.training import fitting
 from ccl_plugins.training.features import widths
 from ccl_plugins.training.first_use import check_columns_of_views
@@ -58,15 +56,7 @@ from ccl_plugins.training.same_data import fingerprint, refuse_other_data
 from ccl_plugins.training.sampling import check_batches, check_processes
 from ccl_plugins.training.saved import ResumePoint
 from ccl_plugins.training.settings import FitSettings
-from ccl_plugins.watching.logging import check_loggers as check_loggers
-from ccl_plugins.watching.logging import (
-    contained,
-    exact_files,
-    log_evaluation,
-    log_hyperparameters,
-    names_of,
-    opened,
-)
+from ccl_plugins.watching.logging import exact_files, log_evaluation, names_of
 
 
 class RunExists(FileExistsError, engine.Mistake):
@@ -120,20 +110,14 @@ class Prepared:
         parts: The built parts.
         splits: The training split and, for the evaluators, the test split; without them None.
         record: The record of the run, as plain data; its ``"data"`` identifies both splits.
-        callbacks: Lightning callbacks.
-        logger: Lightning loggers, True for those of the pipeline, or False.
-        plugin_loggers: Loggers of plug-ins.
-        symptoms: Symptoms of plug-ins.
+        watchers: What watches the run.
     """
 
     checked: Checked
     parts: Parts
     splits: tuple[Any, Any]
     record: Mapping[str, Any]
-    callbacks: list[Any]
-    logger: Any = True
-    plugin_loggers: Sequence[Any] = ()
-    symptoms: Sequence[Any] = ()
+    watchers: Watchers
 
     @property
     def trained(self) -> Parts | None:
@@ -290,28 +274,13 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
             installed or lack an option.
         OtherData: If the run to be resumed began with other data.
     """
-    from pytorch_lightning import Callback
-    from pytorch_lightning.loggers import Logger
-
     pipeline = checked.pipeline
     seed_everything(pipeline.settings.seed)
     with naming_component(pipeline):
         parts = build_parts(pipeline)
-        hooked = registry().call("ccl_callbacks", pipeline=pipeline, options=pipeline.hook_options)
-        logging = registry().call("ccl_loggers", pipeline=pipeline, options=pipeline.hook_options)
-        looking = registry().call("ccl_symptoms", pipeline=pipeline, options=pipeline.hook_options)
-        wanted = "callbacks must be a list of Lightning callbacks"
-        listed = [*_all(Callback, callbacks, wanted), *_of_plugins(Callback, hooked, wanted)]
-        loggers = _loggers(logger)
-        offered = _of_plugins(Logger, logging, "loggers must be a list of Lightning loggers")
-        if loggers is True:
-            check_loggers(pipeline.built_loggers)
+        watchers = watchers_of(pipeline, callbacks, logger)
         record = pipeline.to_dict()
-        monitors = pipeline.monitor.evaluate if pipeline.monitor else None
-        watching = plugins_of([*pipeline.loggers.values(), *(monitors or ())])
-        watching |= versions_of(name for name, _ in (*hooked, *logging, *looking))
-        known = record["versions"].items()
-        record["callbacks"] = dict(sorted(watching.items() - known))
+        record["callbacks"] = dict(sorted(watchers.versions.items() - record["versions"].items()))
         split = parts.dataset("train")
         test = parts.dataset("test") if pipeline.built_evaluators else None
         check_columns_of_views(parts.transform, split)
@@ -328,9 +297,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
         # The data of other processes is compared with the first one's when they are joined.
         if checked.point is not None and is_first():
             refuse_other_data(checked.point, record[DATA], parts, split, pipeline.settings.seed)
-    offered = [] if loggers is False else offered
-    symptoms = [each for _, given in looking for each in given]
-    return Prepared(checked, parts, (split, test), record, listed, loggers, offered, symptoms)
+    return Prepared(checked, parts, (split, test), record, watchers)
 
 
 def rehearse(prepared: Prepared) -> None:
@@ -371,20 +338,17 @@ def train(
             be made.
         NotFinite: If the loss or the weights become NaN or infinite.
     """
-    from ccl_plugins.watching.diagnosis import Diagnosis
     from ccl_plugins.watching.monitor import Costs
 
-    checked, parts = prepared.checked, prepared.parts
-    folder, pipeline = checked.folder, checked.pipeline
+    checked, parts, watchers = prepared.checked, prepared.parts, prepared.watchers
+    folder, pipeline, point = checked.folder, checked.pipeline, checked.point
     # The first process owns the folder, for all.
     with naming_component(pipeline), owning(folder.path) if is_first() else nullcontext():
         if is_first():
             given = (parts, pipeline, prepared.splits, folder.path)
-            measured, original = ({}, None) if checked.point else measure_before(*given)
+            measured, original = ({}, None) if point else measure_before(*given)
             _begin(prepared)
-        with _opened(prepared) as ours:
-            own = () if isinstance(prepared.logger, bool) else prepared.logger
-            loggers = [*_listening(own), *ours, *_listening(prepared.plugin_loggers)]
+        with watchers.opened_loggers(folder, point.step if point else None) as loggers:
             if is_first() and measured:
                 write_measurements(folder, {"before": measured})
                 if original is not None:
@@ -392,16 +356,15 @@ def train(
                 log_evaluation(loggers, numbers(measured), step=0)
                 before(measured)
             costs = Costs()
-            watching = [costs, *_monitors(pipeline, costs)]
-            diagnosis = Diagnosis(folder, prepared.symptoms)
+            record, resumed = prepared.record, point is not None
             result = fit(
                 parts,
                 prepared.splits[0],
                 pipeline.settings,
-                prepared.record,
+                record,
                 run=folder,
-                resume=checked.point,
-                callbacks=[_about(prepared), *watching, *prepared.callbacks, diagnosis],
+                resume=point,
+                callbacks=watchers.all_callbacks(folder, record, costs, resumed=resumed),
                 progress=progress,
                 loggers=loggers,
             )
@@ -409,47 +372,6 @@ def train(
                 write_measurements(folder, costs=costs.to_dict())
     if not result.finished:
         raise RunInterrupted(folder.path, result.step, result.total)
-
-
-def _about(prepared: Prepared) -> Any:
-    """A callback that tells the loggers what identifies the run."""
-    from pytorch_lightning.callbacks import LambdaCallback
-
-    def log(trainer: Any, module: Any) -> None:
-        if not is_first():
-            return
-        resumed = prepared.checked.point is not None
-        log_hyperparameters(trainer.loggers, prepared.record, module.tables.tables, resumed)
-
-    return LambdaCallback(on_train_start=log)
-
-
-def _opened(prepared: Prepared) -> AbstractContextManager[list[Any]]:
-    """The pipeline's loggers, and what keeps the run's curves."""
-    checked = prepared.checked
-    chosen = checked.pipeline.built_loggers if prepared.logger is True else {}
-    if not is_first():
-        return nullcontext(_listening([*chosen, checked.folder.history]))
-    done = checked.point.step if checked.point else None
-    return opened(chosen, checked.folder.path, done)
-
-
-def _listening(loggers: Sequence[Any]) -> list[Any]:
-    """Loggers that end no training; on other processes than the first as many that log nothing."""
-    from pytorch_lightning.loggers.logger import DummyLogger
-
-    return [contained(each) if is_first() else DummyLogger() for each in loggers]
-
-
-def _monitors(pipeline: Composition, costs: Any) -> list[Any]:
-    """What measures the run while it trains; columns are those that evaluators read."""
-    from ccl_plugins.watching.monitor import Monitor
-
-    if pipeline.monitor is None:
-        return []
-    given = [*pipeline.built_evaluators, *(pipeline.built_monitors or ())]
-    columns = [name for each in given for name in trait(each, "columns")]
-    return [Monitor(pipeline.monitor, costs, pipeline.built_monitors, columns)]
 
 
 def _begin(prepared: Prepared) -> None:
@@ -527,26 +449,3 @@ def measure_before(
         return {}, None
     finally:
         parts.method.to("cpu")  # where every run starts
-
-
-def _loggers(given: Any) -> Any:
-    """True, False, or a list of Lightning loggers."""
-    from pytorch_lightning.loggers import Logger
-
-    if isinstance(given, bool) or given is None:
-        return given is not False
-    wanted = "True (the pipeline's loggers), False, a Lightning logger or a list of them"
-    return [given] if isinstance(given, Logger) else _all(Logger, given, f"logger must be {wanted}")
-
-
-def _all(cls: type, given: Any, wanted: str) -> list[Any]:
-    """What was given as a list, all of one class; anything else is refused, saying what is wanted."""
-    listed = list(given) if isinstance(given, Iterable) else [None]
-    if not all(isinstance(each, cls) for each in listed):
-        raise TypeError(f"{wanted}, not {given!r}")
-    return listed
-
-
-def _of_plugins(cls: type, hooked: Iterable[tuple[str, Any]], wanted: str) -> list[Any]:
-    """What the hooks of plug-ins gave, all of one class."""
-    return [each for name, given in hooked for each in _all(cls, given, f"plugin {name}: {wanted}")]

@@ -214,7 +214,7 @@ def test_a_plug_in_whose_callbacks_are_no_list_is_named(monkeypatch, tmp_path):
     pipeline = ccl.Pipeline(**parts())
     answers = {"ccl_callbacks": [("ccl-other", StopAfter())]}
     monkeypatch.setattr(
-        type(launch.registry()), "call", lambda self, hook, **_: answers.get(hook, [])
+        type(ccl._registry()), "call", lambda self, hook, **_: answers.get(hook, [])
     )
     with pytest.raises(TypeError, match="plugin ccl-other: callbacks must be a list of Lightning"):
         pipeline.fit(out=tmp_path / "run", epochs=1, batch_size=16, progress=False)
