@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import math
 import re
-import sys
 import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp
+from support.scripts import script
 
 ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "reproduction"
@@ -23,12 +22,7 @@ PAPERS = {"CCL-K": (8, 4), "Cl-InfoNCE": (6, 6), "H-SCL": (1, 4), "CACR": (21, 1
 TESTED = {"supported", "contradicted", "inconclusive"}
 STATUSES = TESTED | {"exact", "not tested", "no claim"}
 
-spec = importlib.util.spec_from_file_location("reproduction_claims", PAGES / "claims.py")
-assert spec is not None
-assert spec.loader is not None
-claims = importlib.util.module_from_spec(spec)
-sys.modules[spec.name] = claims  # dataclasses look their module up
-spec.loader.exec_module(claims)
+claims = script("docs/reproduction/claims.py")
 FILE = tomllib.loads((PAGES / "claims.toml").read_text())
 
 

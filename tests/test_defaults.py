@@ -9,6 +9,7 @@ import tomllib
 
 import pytest
 from support.imports import ROOT
+from support.scripts import script
 
 from ccl_plugins.kinds import registry
 
@@ -17,11 +18,7 @@ COMPLETE = ("objective", "method", "transform", "kernel")
 """Kinds of which every number is compared; a transform without a source is of no paper."""
 
 
-@pytest.fixture(scope="module")
-def stated():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "docs" / "site"))
-        yield importlib.import_module("components").stated
+stated = script("docs/site/components.py").stated
 
 
 def numbers(component):
@@ -33,10 +30,10 @@ def numbers(component):
     }
 
 
-def assert_compared(component, stated):
+def assert_compared(component):
     """Each default is the paper's or the code's, or has a reason."""
     found = numbers(component)
-    for name, (paper, code, why) in stated.items():
+    for name, (paper, code, why) in stated(component).items():
         theirs = [float(number) for number in re.findall(r"\d+(?:\.\d+)?", f"{paper} {code}")]
         assert found[name] in theirs or why, name
 
@@ -45,13 +42,12 @@ BUILT_IN = [spec for spec in registry().specs() if spec.plugin == registry().hos
 
 
 @pytest.mark.parametrize("spec", BUILT_IN, ids=lambda spec: f"{spec.kind}/{spec.name}")
-def test_a_default_is_the_paper_s_or_has_a_reason(spec, stated):
+def test_a_default_is_the_paper_s_or_has_a_reason(spec):
     component = spec.load()
-    found = stated(component)
-    assert_compared(component, found)
+    assert_compared(component)
     doc = inspect.getdoc(component)
     if spec.kind in COMPLETE and (spec.kind != "transform" or "Source:" in doc):
-        assert found.keys() >= numbers(component).keys(), "Defaults in the docstring"
+        assert stated(component).keys() >= numbers(component).keys(), "Defaults in the docstring"
 
 
 PLUGINS = [
@@ -64,8 +60,8 @@ PLUGINS = [
 
 
 @pytest.mark.parametrize(("folder", "address"), PLUGINS, ids=[each for _, each in PLUGINS])
-def test_an_example_plug_in_s_too(folder, address, stated, monkeypatch):
+def test_an_example_plug_in_s_too(folder, address, monkeypatch):
     monkeypatch.syspath_prepend(str(folder))
     module, _, name = address.partition(":")
     component = getattr(importlib.import_module(module), name)
-    assert_compared(component, stated(component))
+    assert_compared(component)

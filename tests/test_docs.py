@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
+import importlib
 import inspect
 import json
 import re
@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 import torch
 from support.public_api import public_api
+from support.scripts import script
 
 import ccl_plugins as ccl
 from ccl_plugins.commands.docstrings import documentation, equation, sections
@@ -240,26 +241,20 @@ def test_every_command_has_its_heading():
         assert f"## ccl {name.replace('_', '-')}" in headings("reference/cli.md")
 
 
-@pytest.fixture(scope="module")
-def generated():
-    """What the site generates: a function from the name of a module of docs/site to that module."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(DOCS / "site"))
-        yield importlib.import_module
+def generated(name):
+    """A module that writes pages of the site."""
+    return script(f"docs/site/{name}.py")
 
 
 def test_the_committed_reference_is_fresh():
-    path = DOCS / "reference" / "generate.py"
-    spec = importlib.util.spec_from_file_location("generate", path)
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    stale = [file.name for file, text in generate.render().items() if file.read_text() != text]
+    tables = script("docs/reference/generate.py").render()
+    stale = [file.name for file, text in tables.items() if file.read_text() != text]
     assert not stale, (
         "run python docs/reference/generate.py, and pip install -e . after a change of entry points"
     )
 
 
-def test_the_reference_of_the_configuration_has_every_key_with_type_default_and_range(generated):
+def test_the_reference_of_the_configuration_has_every_key_with_type_default_and_range():
     page = generated("configuration").render()
     rows = {row.split("|")[1].strip(): row for row in page.splitlines() if row.startswith("| `")}
     settings = [each.name for kind in (FitSettings, MonitorSettings) for each in fields(kind)]
@@ -285,7 +280,7 @@ def test_the_ranges_in_the_reference_are_those_of_the_code(key, values):
             FitSettings(**{key: value})
 
 
-def test_everything_public_has_its_entry_with_documentation(generated):
+def test_everything_public_has_its_entry_with_documentation():
     text = "\n".join(text for _, text in generated("api").pages())
     entries = dict(re.findall(r"^::::\{py:\w+\} ([\w.]+).*\n\n(.*(?:\n\n.*)?)", text, re.M))
     components = generated("api").components()
@@ -304,7 +299,7 @@ def test_everything_public_has_its_entry_with_documentation(generated):
     assert " at 0x" not in text
 
 
-def test_the_fixtures_and_the_hooks_have_their_entries(generated):
+def test_the_fixtures_and_the_hooks_have_their_entries():
     text = dict(generated("api").pages())
     for name in ("install_plugin", "ccl_registry", "PluginInstaller"):
         assert f"ccl_plugins.testing.fixtures.{name}" in text["api/testing.fixtures.md"]
@@ -312,7 +307,7 @@ def test_the_fixtures_and_the_hooks_have_their_entries(generated):
         assert f"}} {name}(" in text["api/hooks.md"]
 
 
-def test_every_paper_that_a_component_names_is_in_the_references(generated):
+def test_every_paper_that_a_component_names_is_in_the_references():
     reg = registry()
     for spec in (spec for kind in reg.kinds for spec in reg.specs(kind) if spec.plugin == reg.host):
         source = sections(documentation(spec.load()))
@@ -325,30 +320,25 @@ def test_objectives_and_kernels_have_an_equation():
     assert [s.name for s in specs if s.plugin == reg.host and not equation(s.load())] == []
 
 
-def test_the_quick_examples_show_the_measured_numbers_beside_the_untrained_network(monkeypatch):
-    folder = DOCS / "benchmarks"
-    monkeypatch.syspath_prepend(str(folder))
-    color_digits = importlib.import_module("color_digits")
-    runs = json.loads((folder / "color_digits.json").read_text())
+def test_the_quick_examples_show_the_measured_numbers_beside_the_untrained_network():
+    color_digits = script("docs/benchmarks/color_digits.py")
+    runs = json.loads((DOCS / "benchmarks" / "color_digits.json").read_text())
     assert {(run["temperature"], run["seed"]) for run in runs} >= {(0.5, seed) for seed in range(5)}
     assert all(run["before"].keys() == run["after"].keys() for run in runs)
     assert "| | untrained | InfoNCE | Fair-CCLK |" in color_digits.page(runs)
-    assert (folder / "color_digits.md").read_text() == color_digits.page(runs)
+    assert (DOCS / "benchmarks" / "color_digits.md").read_text() == color_digits.page(runs)
 
 
-def test_the_page_of_adaptation_shows_the_measured_numbers(monkeypatch):
-    folder = DOCS / "benchmarks"
-    monkeypatch.syspath_prepend(str(folder))
-    adaptation = importlib.import_module("adaptation")
-    cells = adaptation.read(folder / "adaptation.json")
+def test_the_page_of_adaptation_shows_the_measured_numbers():
+    adaptation = script("docs/benchmarks/adaptation.py")
+    cells = adaptation.read(DOCS / "benchmarks" / "adaptation.json")
     page = adaptation.page(adaptation.final(cells), adaptation.SEEDS)
-    assert (folder / "adaptation.md").read_text() == page
+    assert (DOCS / "benchmarks" / "adaptation.md").read_text() == page
     assert len({adaptation.key(cell) for cell in cells}) == len(cells)
 
 
-def test_differences_beside_another_way_are_paired_by_seed(monkeypatch):
-    monkeypatch.syspath_prepend(str(DOCS / "benchmarks"))
-    adaptation_page = importlib.import_module("adaptation_page")
+def test_differences_beside_another_way_are_paired_by_seed():
+    adaptation_page = script("docs/benchmarks/adaptation_page.py")
 
     def cells(**values):
         return {int(seed[1:]): {"after": {"x": value}} for seed, value in values.items()}
@@ -365,13 +355,11 @@ def test_differences_beside_another_way_are_paired_by_seed(monkeypatch):
     assert "one seed" in str(adaptation_page.difference(first, cells(s1=1.0), "x"))
 
 
-def test_the_readme_and_the_page_of_gratings_show_the_measured_numbers(monkeypatch):
-    folder = DOCS / "benchmarks"
-    monkeypatch.syspath_prepend(str(folder))
-    gratings = importlib.import_module("grating_digits")
-    rows = json.loads((folder / "grating_digits.json").read_text())
+def test_the_readme_and_the_page_of_gratings_show_the_measured_numbers():
+    gratings = script("docs/benchmarks/grating_digits.py")
+    rows = json.loads((DOCS / "benchmarks" / "grating_digits.json").read_text())
     assert len({(r["form"], r["temperature"], r["seed"]) for r in rows}) == len(rows)
-    assert (folder / "grating_digits.md").read_text() == gratings.page(rows)
+    assert (DOCS / "benchmarks" / "grating_digits.md").read_text() == gratings.page(rows)
     assert gratings.summary(rows) in (ROOT / "README.md").read_text()
     for form, name in (("InfoNCE", "infonce"), ("Fair-CCLK", "fair")):
         example = tomllib.loads((ROOT / f"examples/grating_digits_{name}.toml").read_text())
@@ -392,11 +380,9 @@ def test_both_examples_differ_in_the_objective_alone(data, column):
     assert fair == infonce
 
 
-def test_the_page_of_captions_shows_the_measured_numbers(monkeypatch):
-    folder = DOCS / "benchmarks"
-    monkeypatch.syspath_prepend(str(folder))
-    captions = importlib.import_module("captions")
-    runs = json.loads((folder / "captions.json").read_text())
+def test_the_page_of_captions_shows_the_measured_numbers():
+    captions = script("docs/benchmarks/captions.py")
+    runs = json.loads((DOCS / "benchmarks" / "captions.json").read_text())
     assert {run["seed"] for run in runs} == {0, 1, 2}
     assert captions.table(runs) in (DOCS / "how-to" / "train-on-captions.md").read_text()
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.scripts import script
 
 from ccl_plugins.datasets import color_digits
 from ccl_plugins.figures import embedding_map
@@ -19,14 +19,7 @@ SMALL = {"EPOCHS": 1, "WARMUP": 0, "STEPS": 2}
 """What stands in for the numbers at the top of an example."""
 
 
-def load():
-    spec = importlib.util.spec_from_file_location("gallery", ROOT / "docs/how-to/gallery.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-gallery = load()
+gallery = script("docs/how-to/gallery.py")
 PRINTED = gallery.outputs(gallery.PAGE.read_text("utf-8"))
 IN_PROCESS = [name for name in gallery.TITLES if name != "devices.py"]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from test_reproduction import pages
+from support.scripts import script
 
 from ccl_plugins.experiments.configuration import parse
 from ccl_plugins.sweep import Sweep, cells_of
@@ -29,11 +28,8 @@ TINY = [
     "fit.workers=0",
 ]
 
-spec = importlib.util.spec_from_file_location("gpu_data", FOLDER / "data.py")
-assert spec is not None
-assert spec.loader is not None
-data = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(data)
+data = script("examples/reproduction/gpu/data.py")
+pages = script("docs/reproduction/pages.py")
 
 
 class CIFAR10:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.scripts import script
 
 FOLDER = Path(__file__).parent.parent / "docs" / "benchmarks"
 
 
 @pytest.fixture
 def gpu(monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the script sets it
-    return importlib.import_module("gpu")
+    return script("docs/benchmarks/gpu.py")
 
 
 @pytest.fixture
@@ -67,7 +66,7 @@ def test_all_parts_run_and_go_on_after_a_stop(gpu, call, tmp_path, monkeypatch, 
 
 
 def test_what_fails_is_a_row_and_is_measured_again_on_request(gpu, call, monkeypatch, capsys):
-    judged = importlib.import_module("gpu_parts").judged
+    judged = script("docs/benchmarks/gpu_parts.py").judged
 
     def broken(suite):
         yield "waits", lambda: 1 // 0

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
-import sys
 import tomllib
 
 import pytest
 from support.imports import ROOT
+from support.scripts import script
+
+directory = script("docs/plugins.py")
 
 
-@pytest.fixture(scope="module")
-def directory():
-    spec = importlib.util.spec_from_file_location("plugins", ROOT / "docs" / "plugins.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["plugins"] = module  # where dataclasses look up their hints
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["plugins"]
-
-
-def test_the_page_is_written_from_the_list(directory):
+def test_the_page_is_written_from_the_list():
     listed = directory.entries(directory.DATA.read_text())
     assert directory.PAGE.read_text() == directory.page(listed), "run python docs/plugins.py"
 
 
-def test_the_packages_of_this_repository_are_listed_as_they_are(directory):
+def test_the_packages_of_this_repository_are_listed_as_they_are():
     listed = {entry.install: entry for entry in directory.entries(directory.DATA.read_text())}
     for file in (ROOT / "examples" / "plugins").glob("*/pyproject.toml"):
         project = tomllib.loads(file.read_text())["project"]
@@ -56,7 +47,7 @@ def as_toml(*entries):
 
 
 @pytest.mark.parametrize("install", ["ccl-ring==1.0", "ccl-ring @ git+https://example.org/me/ring"])
-def test_an_entry_of_a_stranger_is_listed(directory, install):
+def test_an_entry_of_a_stranger_is_listed(install):
     listed = directory.entries(as_toml({**RING, "install": install}))
     row = next(line for line in directory.page(listed).splitlines() if "| A ring |" in line)
     assert install in row
@@ -79,12 +70,12 @@ def test_an_entry_of_a_stranger_is_listed(directory, install):
         ({"more": 1}, "an entry has name, summary"),
     ],
 )
-def test_a_wrong_entry_is_refused(directory, change, message):
+def test_a_wrong_entry_is_refused(change, message):
     with pytest.raises(directory.WrongEntry, match=message):
         directory.entries(as_toml({**RING, **change}))
 
 
-def test_an_entry_is_listed_once_and_in_order(directory):
+def test_an_entry_is_listed_once_and_in_order():
     for names in (("ccl-b", "ccl-a"), ("ccl-a", "ccl-a")):
         given = [{**RING, "name": name, "install": f"{name}==1"} for name in names]
         with pytest.raises(directory.WrongEntry, match="in the order of their names"):
@@ -106,7 +97,7 @@ def test_an_entry_is_listed_once_and_in_order(directory):
     ],
 )
 def test_a_check_installs_an_entry_and_fails_with_it(
-    directory, monkeypatch, tmp_path, capsys, fails, kinds, said
+    monkeypatch, tmp_path, capsys, fails, kinds, said
 ):
     called = []
 

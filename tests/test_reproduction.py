@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import math
 from pathlib import Path
 
 import pytest
 from scipy.stats import ttest_rel
+from support.scripts import script
 
 from ccl_plugins.protocols import Measurement
 from ccl_plugins.sweep.cells import Cell, Sweep
@@ -18,11 +18,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = ROOT / "docs" / "reproduction"
 RESULTS = ROOT / "examples" / "reproduction" / "results"
 
-spec = importlib.util.spec_from_file_location("reproduction_pages", PAGES / "pages.py")
-assert spec is not None
-assert spec.loader is not None
-pages = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(pages)
+pages = script("docs/reproduction/pages.py")
 
 
 def configuration(label, values, top1, **keys):

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
 import torch
+from support.scripts import script
 
 FOLDER = Path(__file__).parent.parent / "docs" / "studies"
 NAMES = ["sites", "plates", "ages"]
 
 
-@pytest.fixture
-def script(monkeypatch):
-    monkeypatch.syspath_prepend(str(FOLDER))
-    return importlib.import_module
+def study(name):
+    return script(f"docs/studies/{name}.py")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_tables_of_a_page_are_what_was_measured(script, name):
-    study = script(name).STUDY
-    rows, page = study.stored(), (FOLDER / f"{name}.md").read_text()
+def test_the_tables_of_a_page_are_what_was_measured(name):
+    made = study(name).STUDY
+    rows, page = made.stored(), (FOLDER / f"{name}.md").read_text()
     assert rows
     assert len({(row["form"], row["tried"], row["seed"]) for row in rows}) == len(rows)
-    assert {row["form"] for row in rows} == {*study.forms}
-    assert study.page(rows, page) == page
+    assert {row["form"] for row in rows} == {*made.forms}
+    assert made.page(rows, page) == page
 
 
 @pytest.mark.parametrize(
@@ -36,8 +34,8 @@ def test_the_tables_of_a_page_are_what_was_measured(script, name):
         ("ages", "scale 0.1, a fifth missing, `ignore`"),
     ],
 )
-def test_a_row_is_trained_and_measured(script, monkeypatch, name, title):
-    module = script(name)
+def test_a_row_is_trained_and_measured(monkeypatch, name, title):
+    module = study(name)
     if name == "plates":
         monkeypatch.setattr(module, "WELLS", 24)
     if name == "ages":
@@ -48,8 +46,8 @@ def test_a_row_is_trained_and_measured(script, monkeypatch, name, title):
     assert all(abs(value) < 10 for value in row["test"].values())
 
 
-def test_a_class_is_mostly_of_one_site_in_training_alone(script):
-    sites = script("sites")
+def test_a_class_is_mostly_of_one_site_in_training_alone():
+    sites = study("sites")
     train, test = (sites.drawn(0, part).metadata for part in ("train", "test"))
     own = (train["site"] == train["label"] % sites.KNOWN).double().mean()
     assert 0.82 < own < 0.88
@@ -60,8 +58,8 @@ def test_a_class_is_mostly_of_one_site_in_training_alone(script):
     assert (sites.drawn(0, "new").metadata["site"] == sites.KNOWN).all()
 
 
-def test_unseen_plates_have_controls_and_all_treatments(script, monkeypatch):
-    plates = script("plates")
+def test_unseen_plates_have_controls_and_all_treatments(monkeypatch):
+    plates = study("plates")
     monkeypatch.setattr(plates, "WELLS", 80)
     train, test = (plates.drawn.__wrapped__(0, part, False).metadata for part in ("train", "test"))
     assert not {*train["plate"].tolist()} & {*test["plate"].tolist()}
@@ -74,8 +72,8 @@ def test_unseen_plates_have_controls_and_all_treatments(script, monkeypatch):
     assert 0.81 < layout[treated].double().mean() < 0.89
 
 
-def test_controls_of_each_plate_are_brought_to_one_mean_and_deviation(script):
-    plates = script("plates")
+def test_controls_of_each_plate_are_brought_to_one_mean_and_deviation():
+    plates = study("plates")
     x, plate = torch.rand(40, 5, 4, 4), torch.arange(40) % 2
     control = torch.arange(40) < 20
     made = plates.by_controls(x * (1 + plate)[:, None, None, None], plate, control)
@@ -85,8 +83,8 @@ def test_controls_of_each_plate_are_brought_to_one_mean_and_deviation(script):
         torch.testing.assert_close(pixels.std((0, 2, 3)), torch.full((5,), 0.2))
 
 
-def test_age_goes_with_the_diagnosis_in_training_and_some_ages_are_missing(script):
-    ages = script("ages")
+def test_age_goes_with_the_diagnosis_in_training_and_some_ages_are_missing():
+    ages = study("ages")
 
     def correlation(of):
         return torch.corrcoef(torch.stack([of["label"].float(), of["age"]]))[0, 1]
@@ -102,8 +100,8 @@ def test_age_goes_with_the_diagnosis_in_training_and_some_ages_are_missing(scrip
     torch.testing.assert_close(filled[gone], known[~gone].mean().expand(int(gone.sum())))
 
 
-def test_what_age_tells_by_a_parabola_is_regressed_out(script):
-    ages = script("ages")
+def test_what_age_tells_by_a_parabola_is_regressed_out():
+    ages = study("ages")
     age = torch.linspace(20, 90, 50)
     x = {"train": torch.stack([age, age**2, torch.cos(age)], 1)}
     out = ages.regressed_out(x, {"train": {"age": age}})["train"]
@@ -111,14 +109,14 @@ def test_what_age_tells_by_a_parabola_is_regressed_out(script):
     assert out[:, 2].abs().max() > 0.5
 
 
-def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pairs(script):
-    study = script("study")
+def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pairs():
+    module = study("study")
     forms = {
-        "a": study.Form({}, (0.1, 0.3)),
-        "b": study.Form({}),
-        "c": study.Form({}, like="a"),
+        "a": module.Form({}, (0.1, 0.3)),
+        "b": module.Form({}),
+        "c": module.Form({}, like="a"),
     }
-    made = study.Study("x", forms, {"n": "number"}, {"a": ["b"]}, None, None, None, 1)
+    made = module.Study("x", forms, {"n": "number"}, {"a": ["b"]}, None, None, None, 1)
 
     def row(form, tried, seed, value, validation=0.0):
         found = {"form": form, "tried": tried, "seed": seed, "test": {"n": value}}

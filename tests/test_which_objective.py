@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import tomllib
 import warnings
 
-import pytest
 from support.imports import ROOT
+from support.scripts import script
 
 import ccl_plugins as ccl
 
 PAGE = ROOT / "docs" / "how-to" / "which-objective.md"
 
 
-@pytest.fixture(scope="module")
-def writer():
-    spec = importlib.util.spec_from_file_location(
-        "which_objective", PAGE.with_name("which_objective.py")
-    )
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+writer = script("docs/how-to/which_objective.py")
 
 
-def test_the_files_are_what_init_writes(writer):
+def test_the_files_are_what_init_writes():
     assert writer.render() == PAGE.read_text("utf-8"), "run python docs/how-to/which_objective.py"
 
 
-def test_every_leaf_of_the_tree_has_a_file_that_composes(writer, tmp_path, monkeypatch):
+def test_every_leaf_of_the_tree_has_a_file_that_composes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     writer.write_birds(tmp_path, size=8)
     leaves = {leaf[2]: leaf[3] for leaf in writer.LEAF.finditer(PAGE.read_text("utf-8"))}

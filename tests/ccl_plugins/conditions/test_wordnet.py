@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import torch
 from support import oracle
 from support.condition_splits import Split, fit
 from support.imagenet100 import SYNSETS
-from support.imports import ROOT
+from support.scripts import script
 
 from ccl_plugins.conditions import WordNet
 from ccl_plugins.conditions.wordnet import lineages, read_nouns, shipped
@@ -185,11 +184,7 @@ def test_the_database_has_one_root_and_no_circle():
 
 @needs_wordnet
 def test_the_shipped_table_is_what_the_tool_makes():
-    spec = importlib.util.spec_from_file_location(
-        "tool", ROOT / "ccl_plugins" / "conditions" / "make_imagenet_hierarchy.py"
-    )
-    tool = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(tool)
+    tool = script("ccl_plugins/conditions/make_imagenet_hierarchy.py")
     assert tool.table(DATABASE) == tool.OUT.read_text("utf-8")
 
 
