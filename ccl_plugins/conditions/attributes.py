@@ -17,7 +17,7 @@ from ccl_plugins.information.entropies import crossing, entropy, information
 from ccl_plugins.metadata.columns import class_ids, encode
 from ccl_plugins.metadata.matching import read_rows, require_matrix
 from ccl_plugins.metadata.variable import Variable, check_policy
-from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 
 
 class Attributes:
@@ -86,7 +86,7 @@ class Attributes:
         """Class ids with ``k``, else 0/1 columns."""
         return "multi_label" if self.k is None else "categorical"
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor:
         """The attributes of the training split, or the classes."""
         with naming_files(self.file):
             return self._fit(split)

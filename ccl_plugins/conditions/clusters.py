@@ -14,7 +14,7 @@ from ccl_plugins.conditions.kmeans import Backend, cluster_spread, kmeans
 from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import (
     Condition,
-    Embed,
+    Embedder,
     Missing,
     ReadsEmbeddings,
     Refresh,
@@ -136,7 +136,7 @@ class Clusters:
         policy: Missing = trait(self.of, "missing")
         return policy
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Table:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Table:
         """The clusters before the next epoch."""
         fits = int(previous.extras[FITS]) if previous is not None else 0
         extras = {FITS: torch.tensor(fits + 1)}
@@ -162,7 +162,7 @@ class Clusters:
     def _table(self, columns: list[Tensor], extras: dict[str, Tensor]) -> Table:
         return Table(torch.stack(columns, 1) if self.hierarchy else columns[0], extras)
 
-    def _other(self, split: Any, embed: Embed) -> Tensor:
+    def _other(self, split: Any, embed: Embedder) -> Tensor:
         """(N, c) the values of the other condition, NaN in the rows that lack one."""
         other: Any = self.of
         fitted = other.fit(split, embed, None)

@@ -13,7 +13,7 @@ from ccl_plugins.arguments import one_of
 from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.columns import variable_of
 from ccl_plugins.metadata.variable import Variable, check_policy
-from ccl_plugins.protocols import VALUE_TYPES, Dataset, Embed, Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import VALUE_TYPES, Dataset, Embedder, Missing, Refresh, Table, ValueType
 
 MANY = 20
 """Different whole numbers above which they may be no classes."""
@@ -75,7 +75,7 @@ class Column:
         self._ids_as_numbers = taken == "categorical" and value_type == "continuous"
         self.missing = check_policy(missing, value_type)
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor:
         """The column's values on the training split."""
         values = variable_of(split, self.name).values
         if self._ids_as_numbers:

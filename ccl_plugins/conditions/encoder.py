@@ -21,7 +21,7 @@ from ccl_plugins.metadata.variable import Variable, check_policy
 from ccl_plugins.networks import timm_models
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.networks.extraction import extract, preprocessing
-from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 
 
 class Encoder:
@@ -105,7 +105,7 @@ class Encoder:
         self.workers = whole("workers", workers, 0, DEEPEST)
         self.device = device
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor:
         """The features of the training split."""
         if self.name is None:
             with naming_files(file := Path(self.file or "")):

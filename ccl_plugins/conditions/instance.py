@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ccl_plugins.protocols import Embed, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embedder, Refresh, Table, ValueType
 
 
 class Instance:
@@ -25,6 +25,6 @@ class Instance:
     refresh: Refresh = "never"
     value_type: ValueType = "categorical"
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor:
         """0 to N - 1."""
         return torch.arange(len(split))

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ccl_plugins.protocols import Embed, ReadsEmbeddings, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embedder, ReadsEmbeddings, Refresh, Table, ValueType
 
 
 class Original:
@@ -23,6 +23,6 @@ class Original:
     value_type: ValueType = "continuous"
     reads_embeddings: ReadsEmbeddings = "features"
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor:
         """The features of the training split."""
         return embed()

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ccl_plugins.metadata import fitted
 from ccl_plugins.metadata.matching import require_images, require_rows
 from ccl_plugins.metadata.variable import check_policy
-from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 
 
 class Saved:
@@ -46,7 +46,7 @@ class Saved:
         value_type, shape = fitted.read_kind(self.file)
         return value_type == "categorical" and len(shape) > 1
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Table:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Table:
         """The saved table, if it is of this data set."""
         table, _ = fitted.load_table(self.file)
         require_rows(len(table.values) if table.values.ndim else 1, split, str(self.file))

@@ -10,7 +10,7 @@ import torch
 from ccl_plugins.arguments import whole
 from ccl_plugins.protocols import (
     Condition,
-    Embed,
+    Embedder,
     Missing,
     ReadsEmbeddings,
     Refresh,
@@ -58,7 +58,7 @@ class Shuffled:
         self.hierarchy: bool = trait(of, "hierarchy")
         self.missing: Missing = trait(of, "missing")
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Table:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Table:
         """The other condition's table, its rows in the random order."""
         order = torch.randperm(len(split), generator=torch.Generator().manual_seed(self.seed))
         if previous is not None:  # in the order of the samples, as the other condition gave it

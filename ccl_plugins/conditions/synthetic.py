@@ -12,7 +12,7 @@ from torch import Tensor
 from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.metadata.columns import class_ids
 from ccl_plugins.metadata.variable import check_policy
-from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 
 Family = Literal["mutual", "conditional", "entropy"]
 
@@ -80,7 +80,7 @@ class Synthetic:
         self.column = column
         self.missing = check_policy(missing, self.value_type)
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor:
         """The clusters of the training split."""
         labels = class_ids(split.metadata, self.column)
         valid = labels >= 0

@@ -16,7 +16,7 @@ from ccl_plugins.files.reading import naming_files, reading
 from ccl_plugins.files.tables import choose, read_table, row_of
 from ccl_plugins.metadata.matching import sample_names
 from ccl_plugins.metadata.variable import check_policy
-from ccl_plugins.protocols import Embed, Missing, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 
 SHIPPED = "imagenet1k"
 NOUNS = "data.noun"
@@ -95,7 +95,7 @@ class WordNet:
         """Whether samples have several class ids."""
         return self.level is None
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor:
         """The ancestors of the training split's classes."""
         names = self._names(split)
         paths = self._paths(names)

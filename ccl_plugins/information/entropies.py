@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Information:
+class Entropies:
     """The information that a conditioning variable Z has about a target T, in bits, each 0 or more.
 
     Args:
@@ -31,7 +31,7 @@ class Information:
 def information(
     z: Tensor | np.ndarray[Any, Any] | Sequence[int],
     t: Tensor | np.ndarray[Any, Any] | Sequence[int],
-) -> Information:
+) -> Entropies:
     """Entropy and mutual information of two discrete variables, in bits.
 
     ``H(Z|T) = H(Z, T) - H(T)`` and ``I(Z;T) = H(Z) - H(Z|T)``, from counts, without a correction for
@@ -55,7 +55,7 @@ def information(
     h_z, h_t, h_joint = entropy(z_ids), entropy(t_ids), entropy(joint)
     # Rounding may leave -1e-16 where Z follows from T, or where they are independent.
     conditional = max(h_joint - h_t, 0.0)
-    return Information(h_z, conditional, max(h_z - conditional, 0.0))
+    return Entropies(h_z, conditional, max(h_z - conditional, 0.0))
 
 
 def entropy(values: Tensor) -> float:
@@ -69,7 +69,7 @@ def entropy(values: Tensor) -> float:
     return max(0.0, -float((p * p.log2()).sum()))  # in this order not -0.0
 
 
-def crossing(candidates: Sequence[Information]) -> int:
+def crossing(candidates: Sequence[Entropies]) -> int:
     """The place of the candidate nearest to where I(Z;T) and -H(Z|T) cross, usually the best.
 
     Both are first scaled to 0 to 1 over the candidates; of equally near ones the first is taken.
@@ -81,7 +81,7 @@ def crossing(candidates: Sequence[Information]) -> int:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), section 4.3.
     """
     if not candidates:
-        raise ValueError("candidates must hold one Information or more, not none")
+        raise ValueError("candidates must hold one Entropies or more, not none")
     distance = (
         to_unit(candidates, "mutual") - (1 - to_unit(candidates, "conditional_entropy"))
     ).abs()
@@ -89,7 +89,7 @@ def crossing(candidates: Sequence[Information]) -> int:
 
 
 def to_unit(
-    candidates: Sequence[Information], quantity: Literal["mutual", "conditional_entropy", "entropy"]
+    candidates: Sequence[Entropies], quantity: Literal["mutual", "conditional_entropy", "entropy"]
 ) -> Tensor:
     """(len,) one quantity of several variables, 0 for the least and 1 for the most; 0 if all are equal."""
     values = torch.tensor([getattr(each, quantity) for each in candidates], dtype=torch.float64)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from ccl_plugins.information.entropies import Information, crossing, information, to_unit
+from ccl_plugins.information.entropies import Entropies, crossing, information, to_unit
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Point:
     name: str
     values: int
     samples: int
-    information: Information
+    information: Entropies
 
 
 def points(name: str, ids: Tensor, target: Tensor) -> Iterator[Point]:

@@ -17,8 +17,8 @@ from ccl_plugins.files.tensors import read_header, read_tensors, write_tensors
 from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import (
     VALUE_TYPES,
-    Embed,
     Embedded,
+    Embedder,
     ReadsEmbeddings,
     Refresh,
     Table,
@@ -85,7 +85,7 @@ class VariableCondition:
         reads: ReadsEmbeddings = trait(self.source, "reads_embeddings")
         return reads
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor | Table:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor | Table:
         """This variable alone; the engine fits all variables of a condition at once."""
         before = None if previous is None else {self.key: previous}
         return by_name([self], self.source.fit(split, embed, before))[self.key]
@@ -178,7 +178,7 @@ def by_name(wanted: Sequence[VariableCondition], computed: Any) -> dict[str, Any
 
 
 class Embeddings:
-    """A `ccl_plugins.protocols.Embed` of one process.
+    """A `ccl_plugins.protocols.Embedder` of one process.
 
     Args:
         embed: Gives the (N, d) embeddings.

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ccl_plugins.arguments import DEEPEST, probability, whole
 from ccl_plugins.methods.dino import DINO
 from ccl_plugins.methods.heads import PrototypeHead
-from ccl_plugins.pairs.patches import Masks, Patches
+from ccl_plugins.pairs.patches import Masks, PatchScores
 from ccl_plugins.protocols import Embedded, trait
 
 SMALLEST = 4
@@ -132,7 +132,7 @@ class IBOT(DINO):
         student = _scores(self.patch_head or self.head, [each for _, each in seen], places)
         # Last, so that the second forward pass of micro-batches ends before the teacher.
         keys, teacher = self._teacher(views[: len(large)], places)
-        patches = Patches(student, teacher, masks.masked.sum((2, 3)))
+        patches = PatchScores(student, teacher, masks.masked.sum((2, 3)))
         return Embedded(torch.stack(features), queries, keys, patches)
 
     @torch.no_grad()

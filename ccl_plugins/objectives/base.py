@@ -28,7 +28,7 @@ from ccl_plugins.objectives.inputs import (
 )
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, changing, progress
 from ccl_plugins.pairs.pairs import Pairs, in_batch
-from ccl_plugins.pairs.patches import Patches
+from ccl_plugins.pairs.patches import PatchScores
 from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ObjectiveTraits, ValueType, trait
 
@@ -327,7 +327,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         extras: Mapping[str, Tensor] | None = None,
         missing: Literal["error", "ignore"] = "error",
         anchors_at_once: int | None = None,
-        patches: Patches | None = None,
+        patches: PatchScores | None = None,
     ) -> Tensor:
         """The loss of raw embeddings.
 
@@ -360,7 +360,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
                 f"{name} reads backbone features: call it with features=(f0, f1), one (b, f) for each view"
             )
         if patches is None and self.reads_patches:
-            raise TypeError(f"{name} reads masked patches: call it with patches=Patches(...)")
+            raise TypeError(f"{name} reads masked patches: call it with patches=PatchScores(...)")
         read = None if features is None else stack_features(name, features, stacked)
         if not torch.compiler.is_compiling():
             filled = {

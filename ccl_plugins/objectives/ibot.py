@@ -22,8 +22,8 @@ class IBOTLoss(SelfDistillation):
     the prototypes, towards equal parts.
 
     The method `ibot` masks patches and scores them; this is a further term of a ``mixture`` beside
-    ``dino``.  In your own loop call ``objective(*views, patches=Patches(student, teacher, counts))``, whose
-    views are not read, and ``after_step()`` after each optimizer step, which moves the center.
+    ``dino``.  In your own loop call ``objective(*views, patches=PatchScores(student, teacher, counts))``,
+    whose views are not read, and ``after_step()`` after each optimizer step, which moves the center.
 
     Equation:
         \ell_p = -\sum_c q_{pc} \log p_{pc}

@@ -4,7 +4,7 @@ from ccl_plugins.pairs.pairs import Pairs as Pairs
 from ccl_plugins.pairs.pairs import in_batch as in_batch
 from ccl_plugins.pairs.pairs import with_keys as with_keys
 from ccl_plugins.pairs.patches import Masks as Masks
-from ccl_plugins.pairs.patches import Patches as Patches
+from ccl_plugins.pairs.patches import PatchScores as PatchScores
 from ccl_plugins.pairs.queue import Queue as Queue
 from ccl_plugins.pairs.samples import Samples as Samples
 

@@ -39,7 +39,7 @@ class Masks(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Patches:
+class PatchScores:
     """What a student and its teacher make of the masked patches of n samples.
 
     Patches of a sample stand together, those of its first view first.
@@ -55,20 +55,20 @@ class Patches:
     counts: Tensor
 
     @classmethod
-    def joined(cls, parts: Sequence[Patches]) -> Patches:
+    def joined(cls, parts: Sequence[PatchScores]) -> PatchScores:
         """Those of all samples, of those of some."""
         return cls(
             *(torch.cat(each) for each in zip(*(vars(p).values() for p in parts), strict=True))
         )
 
-    def at_least_float32(self) -> Patches:
+    def at_least_float32(self) -> PatchScores:
         """The same with scores that are not narrower than float32."""
         student, teacher = at_least_float32(self.student), at_least_float32(self.teacher)
-        return Patches(student, teacher, self.counts)
+        return PatchScores(student, teacher, self.counts)
 
-    def detached(self) -> Patches:
+    def detached(self) -> PatchScores:
         """The same without gradient."""
-        return Patches(self.student.detach(), self.teacher, self.counts)
+        return PatchScores(self.student.detach(), self.teacher, self.counts)
 
     def mean_of_images(self, values: Tensor) -> Tensor:
         """(v, n) the mean of values (p,) over each view's masked patches; 0 for a view without."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.precision import at_least_float32
-from ccl_plugins.pairs.patches import Patches
+from ccl_plugins.pairs.patches import PatchScores
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Samples:
     features: Tensor | None = None
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     _: KW_ONLY
-    patches: Patches | None = None
+    patches: PatchScores | None = None
     partner: Tensor | None = None
     partner_condition: Mapping[str, Tensor] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()

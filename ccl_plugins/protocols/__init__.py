@@ -16,7 +16,7 @@ from ccl_plugins.protocols.condition import VALUE_TYPES as VALUE_TYPES
 from ccl_plugins.protocols.condition import BatchCondition as BatchCondition
 from ccl_plugins.protocols.condition import Condition as Condition
 from ccl_plugins.protocols.condition import ConditionTraits as ConditionTraits
-from ccl_plugins.protocols.condition import Embed as Embed
+from ccl_plugins.protocols.condition import Embedder as Embedder
 from ccl_plugins.protocols.condition import FittedCondition as FittedCondition
 from ccl_plugins.protocols.condition import LookUp as LookUp
 from ccl_plugins.protocols.condition import Missing as Missing

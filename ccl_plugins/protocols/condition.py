@@ -43,7 +43,7 @@ class Table:
     extras: Mapping[str, Tensor] = field(default_factory=dict)
 
 
-class Embed(Protocol):
+class Embedder(Protocol):
     """The unit-norm projections of the un-augmented training set, of N samples in d dimensions.
 
     For a condition with ``reads_embeddings = "key"``, the momentum encoder's keys; with ``"features"``, the
@@ -81,7 +81,7 @@ class Condition(Protocol):
 class FittedCondition(Condition, Protocol):
     """A condition that is a table with one row per sample."""
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor | Table:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor | Table:
         """One row per sample of ``split`` (the training split).
 
         Args:
@@ -107,7 +107,7 @@ class SeveralVariables(Protocol):
         """What the values of each variable are, by its name."""
 
     def fit(
-        self, split: Any, embed: Embed, previous: Mapping[str, Table] | None
+        self, split: Any, embed: Embedder, previous: Mapping[str, Table] | None
     ) -> Mapping[str, Tensor | Table]:
         """As `FittedCondition.fit`, by the names in ``value_type``."""
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from ccl_plugins.numerics.precision import at_least_float32, unit
-from ccl_plugins.pairs.patches import Patches
+from ccl_plugins.pairs.patches import PatchScores
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Embedded:
     features: Tensor
     projections: Tensor
     keys: Tensor | None = None
-    patches: Patches | None = None
+    patches: PatchScores | None = None
 
     def at_least_float32(self) -> Embedded:
         """The same in at least float32."""

@@ -77,7 +77,7 @@ class ObjectiveTraits:
     view. True if the objective cannot do without `pairs.features`, `(u, n, f)`."""
     reads_patches: bool = False
     """Read when a pipeline is composed, and in a call on raw embeddings, which then needs
-    `patches=Patches(...)`. True if the objective reads `pairs.samples.patches`, the scores of masked
+    `patches=PatchScores(...)`. True if the objective reads `pairs.samples.patches`, the scores of masked
     patches; a method without `masked_views` is then refused."""
     reads_projections: bool | None = None
     """Read before training. Whether the loss depends on the projections, so that heads learn. Without the

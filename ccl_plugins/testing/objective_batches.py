@@ -12,7 +12,7 @@ from lightly.utils import dist
 from torch import Tensor, distributed
 from torch.nn.functional import normalize
 
-from ccl_plugins.pairs import Pairs, Patches, Queue, Samples, in_batch
+from ccl_plugins.pairs import Pairs, PatchScores, Queue, Samples, in_batch
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.inputs import conditions, normal, seeded
 
@@ -107,14 +107,14 @@ def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
     )
 
 
-def patches_of(objective: Any, views: Tensor) -> Patches | None:
+def patches_of(objective: Any, views: Tensor) -> PatchScores | None:
     """Scores of two masked patches of each view, if the objective reads them."""
     if not trait(objective, "reads_patches"):
         return None
     of_samples = views.transpose(0, 1)
     student = torch.stack([of_samples, of_samples.flip(-1)], 2).flatten(0, 2)
     counts = torch.full(of_samples.shape[:2], 2, device=views.device)
-    return Patches(student, student.detach().roll(1, -1), counts)
+    return PatchScores(student, student.detach().roll(1, -1), counts)
 
 
 def queue_pairs(

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ccl_plugins.numerics.generators import cpu_states, set_cpu_states, undisturbed
-from ccl_plugins.pairs.patches import Masks, Patches
+from ccl_plugins.pairs.patches import Masks, PatchScores
 from ccl_plugins.pairs.samples import Samples
 from ccl_plugins.protocols import Embedded
 from ccl_plugins.training.first_use import check_embedded, check_loss, check_weights
@@ -113,7 +113,7 @@ def embed(
         features=torch.cat([piece.features for piece in pieces], 1),
         projections=torch.cat([piece.projections for piece in pieces], 1),
         keys=torch.cat(keys, 1) if keys else None,
-        patches=Patches.joined(patches) if patches else None,
+        patches=PatchScores.joined(patches) if patches else None,
     )
 
 

@@ -28,8 +28,8 @@ from ccl_plugins.metadata.variable import Variable, check_policy, check_values
 from ccl_plugins.numerics.generators import mix, seed_cpu, undisturbed
 from ccl_plugins.protocols import (
     Condition,
-    Embed,
     Embedded,
+    Embedder,
     Refresh,
     Table,
     trait,
@@ -42,7 +42,7 @@ Embedding = Literal["projection", "key", "features"]
 
 
 class Embeddings(fitted.Embeddings):
-    """A `ccl_plugins.protocols.Embed` of several processes.
+    """A `ccl_plugins.protocols.Embedder` of several processes.
 
     Args:
         embed: Gives the (N, d) embeddings; called by all, and once.
@@ -205,7 +205,7 @@ class Tables:
             return False
         return name not in self.tables or (refresh == "epoch" and self.epochs[name] < epoch)
 
-    def _fit(self, names: list[str], epoch: int, split: Any, embed: Embed) -> dict[str, Table]:
+    def _fit(self, names: list[str], epoch: int, split: Any, embed: Embedder) -> dict[str, Table]:
         """Fit a condition, and check its table or, of several variables, the table of each."""
         first, *_ = names
         group = [self.conditions[name] for name in names]
@@ -377,7 +377,7 @@ def _without(table: Table, out: Tensor) -> Table:
     return Table(table.values[~out], table.extras) if out.any() else table
 
 
-def _refused(name: str) -> Embed:
+def _refused(name: str) -> Embedder:
     def refuse() -> Tensor:
         raise RuntimeError(
             f"condition {name!r} calls embed() and does not declare it: give its class"

@@ -27,7 +27,7 @@ from scipy.stats import spearmanr
 
 from ccl_plugins.experiments import Pipeline
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, figure, styled, svg
-from ccl_plugins.information.entropies import Information, crossing, information, to_unit
+from ccl_plugins.information.entropies import Entropies, crossing, information, to_unit
 from ccl_plugins.sweep import Sweep, labels_of
 
 ROOT = Path(__file__).parents[2]
@@ -84,7 +84,7 @@ def measure_wider() -> list[Row]:
 
 def scaled(rows: Sequence[Row]) -> tuple[list[float], list[float], int]:
     """I(Z;T) and -H(Z|T), each brought to 0 to 1, and the row that is nearest to their crossing."""
-    about = [Information(math.nan, float(row["H(Z|T)"]), float(row["I(Z;T)"])) for row in rows]
+    about = [Entropies(math.nan, float(row["H(Z|T)"]), float(row["I(Z;T)"])) for row in rows]
     up = to_unit(about, "mutual").tolist()
     down = (1 - to_unit(about, "conditional_entropy")).tolist()
     return up, down, crossing(about)

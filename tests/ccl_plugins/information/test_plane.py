@@ -10,7 +10,7 @@ import ccl_plugins as ccl
 from ccl_plugins import cli
 from ccl_plugins.experiments.information import plane, sweep
 from ccl_plugins.explore.information import tabulate
-from ccl_plugins.information.entropies import Information, crossing, information, to_unit
+from ccl_plugins.information.entropies import Entropies, crossing, information, to_unit
 from ccl_plugins.information.plane import best, plot
 
 
@@ -128,7 +128,7 @@ def test_the_crossing_is_that_of_the_paper():
     case = oracle.case("info_plane_k_selection")
     extras, scales = case["extras"], (7.0, 3.0)
     candidates = [
-        Information(0.0, 1 + scales[1] * h, 2 + scales[0] * i)
+        Entropies(0.0, 1 + scales[1] * h, 2 + scales[0] * i)
         for i, h in zip(extras["I_norm"], extras["H_norm"], strict=True)
     ]
     torch.testing.assert_close(to_unit(candidates, "mutual"), number(extras["I_norm"]))
@@ -138,9 +138,9 @@ def test_the_crossing_is_that_of_the_paper():
 
 def test_the_crossing_where_a_quantity_is_the_same_for_all():
     """A hierarchy of the target's classes: H(Z|T) is 0 at every level, and the finest is the best."""
-    assert crossing([Information(i, 0.0, i) for i in (1.0, 2.0, 3.0)]) == 2
-    assert crossing([Information(1.0, 0.5, 0.5)]) == 0
-    with pytest.raises(ValueError, match="one Information or more"):
+    assert crossing([Entropies(i, 0.0, i) for i in (1.0, 2.0, 3.0)]) == 2
+    assert crossing([Entropies(1.0, 0.5, 0.5)]) == 0
+    with pytest.raises(ValueError, match="one Entropies or more"):
         crossing([])
 
 

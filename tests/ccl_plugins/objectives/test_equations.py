@@ -22,7 +22,7 @@ from torch import tensor
 import ccl_plugins as ccl
 from ccl_plugins.commands.docstrings import equation
 from ccl_plugins.kinds import registry
-from ccl_plugins.pairs import Patches, Queue, Samples, in_batch, with_keys
+from ccl_plugins.pairs import PatchScores, Queue, Samples, in_batch, with_keys
 from ccl_plugins.protocols import Sizes, Table, trait
 
 N, QUEUED, D, C = 7, 3, 5, 3
@@ -465,7 +465,7 @@ def ibot():
     """Two views of two images with 2, 3, 1 and no masked patches."""
     objective, loss = teacher("ibot")
     x, y = RAW[0, :6], RAW_KEYS[0, :6]
-    patches = Patches(tensor(x), tensor(y), tensor([[2, 3], [1, 0]]))
+    patches = PatchScores(tensor(x), tensor(y), tensor([[2, 3], [1, 0]]))
     of_views = [mean([loss(x[p], y[p]) for p in some]) for some in ([0, 1], [2, 3, 4], [5])]
     return objective(*tensor(RAW[:2, :2]), patches=patches), mean([*of_views, 0])
 

@@ -10,7 +10,7 @@ from lightly.loss import IBOTPatchLoss as Theirs
 
 from ccl_plugins.numerics import sinkhorn
 from ccl_plugins.objectives import DINOLoss, IBOTLoss, Mixture
-from ccl_plugins.pairs import Masks, Patches, Samples, with_keys
+from ccl_plugins.pairs import Masks, PatchScores, Samples, with_keys
 from ccl_plugins.testing import on_two_ranks
 
 WIDTH, N = 5, 6
@@ -32,7 +32,7 @@ def patches_of(mask, seed=0, dtype=torch.float64, shrink=1.0):
     """Scores of the masked patches among those of all patches."""
     scores = [numbers(*mask.shape, WIDTH, seed=seed + k, dtype=dtype)[mask] for k in (1, 2)]
     student, teacher = scores[0].requires_grad_(), shrink * scores[1]
-    return Patches(student, teacher, mask.sum((2, 3)))
+    return PatchScores(student, teacher, mask.sum((2, 3)))
 
 
 def pairs_of(patches, world=1):
@@ -90,7 +90,7 @@ def after_a_step(world, only_first):
     student.requires_grad_()
     rows = slice(dist.rank() * 8 // world, (dist.rank() + 1) * 8 // world)
     own = mask[rows]
-    patches = Patches(student[rows][own], teacher[rows][own], own.sum((2, 3)))
+    patches = PatchScores(student[rows][own], teacher[rows][own], own.sum((2, 3)))
     pairs = pairs_of(patches, world)
     found = []
     for centering in ("mean", "sinkhorn"):
@@ -148,10 +148,10 @@ def test_masks_say_where_their_patches_are():
     whole = patches_of(mask)
     ends = [0, *mask.sum((1, 2, 3)).cumsum(0).tolist()]
     pieces = [
-        Patches(whole.student[a:b], whole.teacher[a:b], whole.counts[i : i + 1])
+        PatchScores(whole.student[a:b], whole.teacher[a:b], whole.counts[i : i + 1])
         for i, (a, b) in enumerate(itertools.pairwise(ends))
     ]
-    joined = Patches.joined(pieces)
+    joined = PatchScores.joined(pieces)
     torch.testing.assert_close(vars(joined), vars(whole))
 
 

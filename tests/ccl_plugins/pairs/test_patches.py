@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ccl_plugins.pairs import Samples
-from ccl_plugins.pairs.patches import Masks, Patches
+from ccl_plugins.pairs.patches import Masks, PatchScores
 
 MASKED = torch.zeros(3, 2, 2, 3, dtype=torch.bool)
 MASKED[0, 0, 1, 2] = MASKED[0, 1, 0, 0] = MASKED[0, 1, 1, 1] = True
@@ -20,7 +20,7 @@ def patches(dtype=torch.float64):
     """Of five masked patches, with scores that have gradients."""
     torch.manual_seed(0)
     student, teacher = torch.randn(2, 5, 4, dtype=dtype)
-    return Patches(student.requires_grad_(), teacher, COUNTS)
+    return PatchScores(student.requires_grad_(), teacher, COUNTS)
 
 
 def test_masks_are_counted_by_sample_over_views_rows_and_columns():
@@ -53,10 +53,10 @@ def test_the_mean_of_images_is_that_of_each_views_patches():
 def test_joined_patches_are_those_of_all_parts_in_order():
     whole = patches()
     parts = [
-        Patches(whole.student[:3], whole.teacher[:3], COUNTS[:2]),
-        Patches(whole.student[3:], whole.teacher[3:], COUNTS[2:]),
+        PatchScores(whole.student[:3], whole.teacher[:3], COUNTS[:2]),
+        PatchScores(whole.student[3:], whole.teacher[3:], COUNTS[2:]),
     ]
-    joined = Patches.joined(parts)
+    joined = PatchScores.joined(parts)
     for name in ("student", "teacher", "counts"):
         assert torch.equal(getattr(joined, name), getattr(whole, name))
 

@@ -17,7 +17,7 @@ import ccl_plugins as ccl
 from ccl_plugins.experiments.measure import _checked
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import ContrastiveObjective, InfoNCE
-from ccl_plugins.pairs import Patches
+from ccl_plugins.pairs import PatchScores
 from ccl_plugins.protocols import Embedded, Measurement, Table
 from ccl_plugins.testing.inputs import SmallBackbone
 from ccl_plugins.training import FitSettings
@@ -100,7 +100,11 @@ WRONG = {
         "one width, not 4 and 3",
     ),
     "patches": (
-        {"method": Embeds(lambda f, p, *_: Embedded(f, p, None, Patches(p[0], p[0], f[0] > 0)))},
+        {
+            "method": Embeds(
+                lambda f, p, *_: Embedded(f, p, None, PatchScores(p[0], p[0], f[0] > 0))
+            )
+        },
         r"Embeds.embed must give patches .* and counts \(8, v\), not torch.float32 \(8, 4\)",
     ),
     "tuple": ({"method": Embeds(lambda f, p, *_: (f, p))}, "an Embedded, not a tuple"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from ccl_plugins.metadata import choose, read_rows, sample_names
-from ccl_plugins.protocols import Embed, Refresh, Table, ValueType
+from ccl_plugins.protocols import Embedder, Refresh, Table, ValueType
 from torch import Tensor
 
 from ccl_text_condition.hashing import Hashing
@@ -74,7 +74,7 @@ class Text:
         self.encoder = encoder or Hashing(features, components)
         self.missing = missing
 
-    def fit(self, split: Any, embed: Embed, previous: Table | None) -> Tensor:
+    def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor:
         """The vectors of the training split, NaN for samples without a text."""
         if self.file is None:
             texts = sample_names(split, self.column)
