@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.experiments.results import compare_results
+from ccl_plugins.figures.groups import COLUMNS, DrawnGroup, drawn_groups, panels
 from ccl_plugins.figures.samples import same_data
-from ccl_plugins.figures.series import COLUMNS, Series, panels, series
 from ccl_plugins.figures.style import FAINT, TEXT, short, styled
 from ccl_plugins.protocols import DoesNotApply
 
@@ -41,7 +41,7 @@ class Bars:
             DoesNotApply: If no run has been evaluated or has the metric; for runs of different data sets.
         """
         same_data(runs)
-        groups = series(runs)
+        groups = drawn_groups(runs)
         rows = compare_results(result for each in groups for result in each.runs)
         measured = {
             (row["metric"], row["runs"][0]): row for row in rows if row["after"] is not None
@@ -89,7 +89,7 @@ def _caption(rows: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(parts)
 
 
-def _draw(panel: Any, y: int, each: Series, row: Mapping[str, Any], name: str) -> None:
+def _draw(panel: Any, y: int, each: DrawnGroup, row: Mapping[str, Any], name: str) -> None:
     mean, interval = row["after"], row["interval"]
     panel.barh(y, mean, color=each.color, height=0.6, alpha=0.75)
     if interval is None and row["after_deviation"] is not None:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.experiments.curves import curves
+from ccl_plugins.figures.groups import DrawnGroup, drawn_groups, panels
 from ccl_plugins.figures.samples import of_applicable
-from ccl_plugins.figures.series import Series, panels, series
 from ccl_plugins.figures.style import short, styled
 from ccl_plugins.protocols import DoesNotApply
 
@@ -61,7 +61,7 @@ class Curves:
             listed = ", ".join(every)
             raise DoesNotApply(f"no run has logged {', '.join(names)}; there are {listed}")
         result, grid = panels(len(drawn), 2.9, 1.9)
-        groups = series(runs)
+        groups = drawn_groups(runs)
         for panel, name in zip(grid, drawn, strict=True):
             for each in groups:
                 points = [logged[run.path].get(name, []) for run in each.drawn]
@@ -91,7 +91,7 @@ def _on_two_lines(name: str, most: int = 26) -> str:
     return "\n".join(short(each, 34) for each in lines) if len(name) > most and begin else name
 
 
-def _draw(panel: Any, group: Series, points: Sequence[Sequence[tuple[int, float]]]) -> None:
+def _draw(panel: Any, group: DrawnGroup, points: Sequence[Sequence[tuple[int, float]]]) -> None:
     for each in points:
         steps, values = zip(*each, strict=True)
         few = {"marker": group.marker, "ms": 4} if len(each) < 12 else {}

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.experiments.curves import curves
+from ccl_plugins.figures.groups import drawn_groups
 from ccl_plugins.figures.samples import conditions_of, known_variables, same_data
-from ccl_plugins.figures.series import series
 from ccl_plugins.figures.style import FAINT, TEXT, figure, styled
 from ccl_plugins.information.entropies import entropy
 from ccl_plugins.information.plane import Point, points
@@ -53,7 +53,7 @@ class InformationPlane:
         ends: dict[str, Any] = {"color": TEXT, "ls": ""}
         handles = panel.plot([0], [top], marker="*", ms=11, label="Z = label", **ends)
         handles += panel.plot([end], [top], marker="x", ms=7, label="Z = each sample", **ends)
-        for each in series(runs):
+        for each in drawn_groups(runs):
             like: dict[str, Any] = {"color": each.color, "marker": each.marker, "ls": ""}
             for run in each.drawn:
                 for way in _ways(run):

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.experiments.results import conditioned, judged_by
+from ccl_plugins.figures.groups import DrawnGroup, drawn_groups, panels
 from ccl_plugins.figures.samples import same_data
-from ccl_plugins.figures.series import Series, panels, series
 from ccl_plugins.figures.style import FAINT, TEXT, styled
 from ccl_plugins.protocols import DoesNotApply
 
@@ -47,7 +47,7 @@ class KeptAndLeaked:
             DoesNotApply: If no run was evaluated on both; for runs of different data sets.
         """
         same_data(runs)
-        groups = series(runs)
+        groups = drawn_groups(runs)
         results = [result for each in groups for result in each.runs]
         names = judged_by(results)
         kept = self.kept or names.get("label")
@@ -76,7 +76,7 @@ class KeptAndLeaked:
         return result
 
 
-def _draw(panel: Any, each: Series, leaked: str, kept: str) -> None:
+def _draw(panel: Any, each: DrawnGroup, leaked: str, kept: str) -> None:
     for one in [r for r in each.runs if {kept, leaked} <= r.after.keys()]:
         x, y = one.after[leaked], one.after[kept]
         for measured, way in ((x, "xerr"), (y, "yerr")):

@@ -23,7 +23,7 @@ SMALL = 0.02
 
 
 @dataclass(frozen=True)
-class Compared(Group):
+class ReportedGroup(Group):
     """A group that the report tells of.
 
     Args:
@@ -79,7 +79,7 @@ def explained(sentence: str, chance: float | None) -> str:
     return "; ".join(filter(None, (sentence, nothing)))
 
 
-def answers(configurations: Sequence[Compared]) -> list[Answer]:
+def answers(configurations: Sequence[ReportedGroup]) -> list[Answer]:
     """The three questions about runs on one data set, with their answers."""
     results = [result for each in configurations for result in each.runs]
     measured = {
@@ -95,7 +95,7 @@ def answers(configurations: Sequence[Compared]) -> list[Answer]:
     ]
 
 
-def _learning(configurations: Sequence[Compared], judges: Mapping[str, Measurement]) -> Answer:
+def _learning(configurations: Sequence[ReportedGroup], judges: Mapping[str, Measurement]) -> Answer:
     question, judge = "Is it learning?", judges.get("label")
     by_answer: dict[str, list[str]] = {"yes": [], "perhaps": [], "not the label": []}
     sentences = []
@@ -133,14 +133,14 @@ def _learning(configurations: Sequence[Compared], judges: Mapping[str, Measureme
     return Answer(question, verdict, "unclear", sentences)
 
 
-def _loss(each: Compared) -> str:
+def _loss(each: ReportedGroup) -> str:
     first, last = (statistics.fmean(pair[i] for pair in each.losses) for i in (0, 1))
     if last < first:
         return f"The loss fell from {first:.3g} to {last:.3g}."
     return f"The loss did not fall: {first:.3g} at first, {last:.3g} at the end."
 
 
-def _instead(each: Compared, judges: Mapping[str, Measurement]) -> Iterator[str]:
+def _instead(each: ReportedGroup, judges: Mapping[str, Measurement]) -> Iterator[str]:
     """What the features hold, where they do not hold the label."""
     for column, judge in judges.items():
         after, chance = each.by_seed(judge.name), judge.chance
@@ -152,7 +152,9 @@ def _instead(each: Compared, judges: Mapping[str, Measurement]) -> Iterator[str]
             yield f"What its features do hold is {column}: {_read_at(judge, after)}, and {nothing}."
 
 
-def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measurement]) -> Answer:
+def _conditioning(
+    configurations: Sequence[ReportedGroup], judges: Mapping[str, Measurement]
+) -> Answer:
     question = "What did conditioning do?"
     conditional = [each for each in configurations if each.reads]
     plain = next((each for each in configurations if not each.reads), None)
@@ -197,7 +199,7 @@ def _conditioning(configurations: Sequence[Compared], judges: Mapping[str, Measu
     return Answer(question, verdict, "good" if clear else "unclear", sentences)
 
 
-def _better(configurations: Sequence[Compared], judges: Mapping[str, Measurement]) -> Answer:
+def _better(configurations: Sequence[ReportedGroup], judges: Mapping[str, Measurement]) -> Answer:
     question, judge = "Which run is better, and is that luck?", judges.get("label")
     measured = [each for each in configurations if judge and each.by_seed(judge.name)]
     if len(measured) < 2 or judge is None:
@@ -262,8 +264,8 @@ def _held(each: Group, judge: Measurement) -> float:
 
 
 def _against(
-    best: Compared,
-    other: Compared,
+    best: ReportedGroup,
+    other: ReportedGroup,
     judge: Measurement,
     change: Paired,
     p: float | None,

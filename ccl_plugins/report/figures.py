@@ -50,10 +50,10 @@ class Figures:
 
     def run(self, arguments: argparse.Namespace) -> int:
         from ccl_plugins.figures import save
-        from ccl_plugins.figures.offered import draw
-        from ccl_plugins.figures.series import first_of_each
+        from ccl_plugins.figures.groups import first_of_each
         from ccl_plugins.figures.style import on_paper
         from ccl_plugins.protocols import DoesNotApply
+        from ccl_plugins.report.pictures import draw
 
         with reporting_mistakes():
             figures = _figures(arguments.figure)
@@ -92,14 +92,14 @@ def _figures(given: list[str] | None) -> dict[str, Callable[[], engine.Choice]]:
         RegistryError: For an unknown figure, and options that it does not have.
     """
     from ccl_plugins.experiments.configuration import parse
-    from ccl_plugins.figures.offered import offered
+    from ccl_plugins.report.pictures import offered_figures
 
     named: list[tuple[str, Callable[[], engine.Choice]]] = []
     for text in given or ():
         choice = registry().read("figure", parse(f"figure={text}")[1])
         named.append((choice.spec.name, partial(registry().read, "figure", choice)))
     if given is None:
-        named = [(s.name, partial(registry().choose, "figure", s.id)) for s in offered()]
+        named = [(s.name, partial(registry().choose, "figure", s.id)) for s in offered_figures()]
     by_file: dict[str, Callable[[], engine.Choice]] = {}
     for name, choose in named:
         again = sum(other == name for other, _ in named[: len(by_file)])

@@ -90,26 +90,26 @@ def write_report(
         warnings.warn(text, stacklevel=2)
     if not results:
         raise FileNotFoundError("; ".join(dict.fromkeys(missing.values())))
-    shown = Runs([runs[i] for i in results], [*results.values()])
+    report = Runs([runs[i] for i in results], [*results.values()])
     said = [*(f"{name} is not shown: {reason}" for name, reason in missing.items()), *said]
     environment = Environment(
         loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined
     )
-    page = environment.get_template("report.html").render(**_page(shown, said))
+    page = environment.get_template("report.html").render(**_page(report, said))
     with atomic_write(out) as temporary:
         temporary.write_text(page, "utf-8", errors="backslashreplace")
     return out
 
 
-def _page(shown: Runs, said: Sequence[str]) -> dict[str, Any]:
+def _page(report: Runs, said: Sequence[str]) -> dict[str, Any]:
     """The values of the template."""
     style, script = (
         (TEMPLATES / f"report.{end}").read_text("utf-8").strip() for end in ("css", "js")
     )
-    groups, findings = shown.groups, [*shown.findings()]
-    drawn = pictures(shown.titled, shown.pictured)
+    groups, findings = report.groups, [*report.findings()]
+    drawn = pictures(report.titled, report.pictured)
     others = [each for name, each in drawn.items() if name not in BESIDE]
-    rows = [row for row in compare_results(shown.results) if row["metric"] is not None]
+    rows = [row for row in compare_results(report.results) if row["metric"] is not None]
     return {
         "title": " and ".join(each.name for each in groups[:3])
         + (f" and {len(groups) - 3} more" if len(groups) > 3 else ""),
@@ -118,40 +118,40 @@ def _page(shown: Runs, said: Sequence[str]) -> dict[str, Any]:
         "style_hash": _hash(style),
         "script_hash": _hash(script),
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-        "count": f"{len(shown.results)} {'run' if len(shown.results) == 1 else 'runs'}",
+        "count": f"{len(report.results)} {'run' if len(report.results) == 1 else 'runs'}",
         "dataset": component(groups[0].record.get("dataset")),
-        "answers": answers(shown.same_data),
-        "warnings": [*said, *_warnings(shown, len(findings))],
+        "answers": answers(report.same_data),
+        "warnings": [*said, *_warnings(report, len(findings))],
         "sections": SECTIONS.items(),
-        "configurations": [*_configurations(shown)],
+        "configurations": [*_configurations(report)],
         "differences": differing([each.record for each in groups]),
-        **_measured(shown, rows),
+        **_measured(report, rows),
         "bars": drawn["bars"] if rows else None,
         "leaks": drawn["kept_and_leaked"],
-        **_points(shown),
+        **_points(report),
         "curves": drawn["curves"],
-        "losses": [*_losses(shown)],
+        "losses": [*_losses(report)],
         "findings": findings,
-        "checked": all(run.folder.diagnosis.is_file() for run in shown.runs.values()),
+        "checked": all(run.folder.diagnosis.is_file() for run in report.runs.values()),
         "pictures": [each for each in others if each["src"]],
         "undrawn": [each for each in others if not each["src"]],
         "unpictured": ", ".join(
-            each.name for each in shown.same_data if each.name not in shown.pictured
+            each.name for each in report.same_data if each.name not in report.pictured
         ),
-        **_neighbors(shown.pictured),
-        **shown.commands(),
+        **_neighbors(report.pictured),
+        **report.commands(),
     }
 
 
-def _warnings(shown: Runs, findings: int) -> Iterator[str]:
-    others = [each.name for each in shown.groups if each not in shown.same_data]
+def _warnings(report: Runs, findings: int) -> Iterator[str]:
+    others = [each.name for each in report.groups if each not in report.same_data]
     if others:
         yield (
-            f"{', '.join(others)}: another data set than {shown.groups[0].name}. Numbers of different"
+            f"{', '.join(others)}: another data set than {report.groups[0].name}. Numbers of different"
             " data sets cannot be compared; the answers, the pictures and the neighbors leave"
             " these runs out."
         )
-    for each in shown.groups:
+    for each in report.groups:
         if each.runs[0].state:
             yield f"{each.name} is not finished: {each.runs[0].state}."
         if not any(result.after for result in each.runs):
@@ -159,14 +159,14 @@ def _warnings(shown: Runs, findings: int) -> Iterator[str]:
     if findings:
         what = "something looked wrong" if findings == 1 else f"{findings} things looked wrong"
         yield f"While training, {what}: see How training went."
-    seeds = {len(each.runs) for each in shown.same_data}
-    if len(shown.same_data) > 1 and min(seeds) < 5:
+    seeds = {len(each.runs) for each in report.same_data}
+    if len(report.same_data) > 1 and min(seeds) < 5:
         few = "1 seed is few" if min(seeds) == 1 else f"{min(seeds)} seeds are few"
         yield f"{few}: five or more tell a difference from luck more surely."
 
 
-def _configurations(shown: Runs) -> Iterator[dict[str, Any]]:
-    for each, stem in zip(shown.groups, shown.files(), strict=True):
+def _configurations(report: Runs) -> Iterator[dict[str, Any]]:
+    for each, stem in zip(report.groups, report.files(), strict=True):
         text, note = Record(each.record).to_toml(), ""
         if lost := lost_objects(each.record):
             note = (
@@ -187,9 +187,9 @@ def _configurations(shown: Runs) -> Iterator[dict[str, Any]]:
         }
 
 
-def _measured(shown: Runs, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    labels = {str(each.runs[0].path): each.name for each in shown.groups}
-    named = {name_of(each.runs): each.name for each in shown.groups}
+def _measured(report: Runs, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    labels = {str(each.runs[0].path): each.name for each in report.groups}
+    named = {name_of(each.runs): each.name for each in report.groups}
     tests = [row["test"] for row in rows if row["test"] is not None]
     against = [*dict.fromkeys(named[test["against"]] for test in tests)]
     notes = [
@@ -234,10 +234,10 @@ def _cells(row: Mapping[str, Any], label: str) -> dict[str, Any]:
     }
 
 
-def _points(shown: Runs) -> dict[str, Any]:
+def _points(report: Runs) -> dict[str, Any]:
     """The numbers by which columns are judged, of each run."""
-    names = [*judged_by(shown.results).values()]
-    measured = {label: run.metrics for label, run in shown.titled.items()} if names else {}
+    names = [*judged_by(report.results).values()]
+    measured = {label: run.metrics for label, run in report.titled.items()} if names else {}
     points = [
         {"label": label, "values": [f"{metrics[n]:.4g}" if n in metrics else "" for n in names]}
         for label, metrics in measured.items()
@@ -245,9 +245,9 @@ def _points(shown: Runs) -> dict[str, Any]:
     return {"points": points, "point_names": names}
 
 
-def _losses(shown: Runs) -> Iterator[dict[str, Any]]:
-    for label, run in shown.titled.items():
-        if points := shown.curves[run.path].get("loss"):
+def _losses(report: Runs) -> Iterator[dict[str, Any]]:
+    for label, run in report.titled.items():
+        if points := report.curves[run.path].get("loss"):
             costs = run.costs
             yield {
                 "label": label,

@@ -9,11 +9,10 @@ import torch
 
 import ccl_registry as engine
 from ccl_plugins.experiments.neighbors import data_uri, nearest, thumbnail
-from ccl_plugins.figures.offered import draw, offered
 from ccl_plugins.figures.samples import Values, column
 from ccl_plugins.figures.style import png, svg
 from ccl_plugins.kinds import registry
-from ccl_plugins.protocols import DoesNotApply
+from ccl_plugins.protocols import DoesNotApply, trait
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +32,34 @@ BANK = 10_000
 """The most training samples among which they are looked for."""
 
 
+def offered_figures() -> list[engine.ComponentSpec]:
+    """The figures by name, built-in ones first; none is imported."""
+    return sorted(registry().specs("figure"), key=lambda spec: spec.plugin != registry().host)
+
+
+def draw(
+    choice: engine.Choice, runs: Mapping[str, Run], first: Mapping[str, Run]
+) -> tuple[Figure, str]:
+    """Draw runs, and say in a caption what is seen.
+
+    Args:
+        choice: The figure.
+        runs: The runs by title.
+        first: The first run of each configuration, which a figure with ``side_by_side`` gets.
+
+    Raises:
+        DoesNotApply: As the figure does.
+        TypeError: For a figure that returns something else.
+    """
+    from matplotlib.figure import Figure
+
+    built: Any = choice.build({})
+    drawn = built(first if trait(built, "side_by_side") else runs)
+    if not isinstance(drawn, Figure):
+        raise TypeError(f"{choice.spec.label} must return a matplotlib Figure, not {drawn!r:.80}")
+    return drawn, trait(built, "caption") or registry().summary(choice.spec)
+
+
 def pictures(runs: Mapping[str, Run], first: Mapping[str, Run]) -> dict[str, dict[str, Any]]:
     """Each figure with its title and caption, or why it is not drawn, by its name.
 
@@ -43,7 +70,7 @@ def pictures(runs: Mapping[str, Run], first: Mapping[str, Run]) -> dict[str, dic
     from tqdm import tqdm  # type: ignore[import-untyped]  # it ships no types
 
     # A bar on a terminal, if it takes more than two seconds.
-    specs = tqdm([*offered()], "draw", unit=" pictures", delay=2, disable=None, leave=False)
+    specs = tqdm([*offered_figures()], "draw", unit=" pictures", delay=2, disable=None, leave=False)
     return {registry().short_name(spec): _picture_of(spec, runs, first) for spec in specs}
 
 

@@ -17,13 +17,13 @@ from ccl_plugins.experiments.results import (
     name_of,
     stem_of,
 )
+from ccl_plugins.figures.groups import MOST
 from ccl_plugins.figures.samples import conditions_of
-from ccl_plugins.figures.series import MOST
 from ccl_plugins.files.checkpoints import versions
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.protocols import trait
-from ccl_plugins.report.answers import Compared
+from ccl_plugins.report.answers import ReportedGroup
 from ccl_plugins.training.findings import read_findings
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Runs:
         self.runs = {each.path: run for each, run in zip(results, runs, strict=True)}
         self.curves = {path: _curves(run) for path, run in self.runs.items()}
         self.groups = [
-            Compared(
+            ReportedGroup(
                 group.runs,
                 group.name,
                 _reads(self.runs[group.runs[0].path], group.runs),
@@ -60,7 +60,7 @@ class Runs:
         self.same_data = [each for each in self.groups if first.is_on_data_of(each.record)]
         """Those on the data set of the first, which can be compared."""
 
-    def first(self, each: Compared) -> Run:
+    def first(self, each: ReportedGroup) -> Run:
         """The first run of a configuration."""
         return self.runs[each.runs[0].path]
 

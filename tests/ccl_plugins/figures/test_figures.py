@@ -40,10 +40,10 @@ from ccl_plugins.figures import (
 )
 from ccl_plugins.figures.anchor import Weights, _draw_ranks, derivatives, weights
 from ccl_plugins.figures.embedding_map import _scatter
+from ccl_plugins.figures.groups import _common
 from ccl_plugins.figures.kept_and_leaked import _scale
 from ccl_plugins.figures.kernel_matrix import in_order, value_colors
 from ccl_plugins.figures.samples import Values, features, kernel_reading, known_rows, sampled
-from ccl_plugins.figures.series import _common
 from ccl_plugins.figures.similarity import _draw_pairs, binned
 from ccl_plugins.figures.style import COLUMNS, NUMBERS, on_paper
 from ccl_plugins.files.mapped import map_safetensors, writing

@@ -32,7 +32,7 @@ from ccl_plugins.files.sums import checksummed
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import DoesNotApply, Measurement
 from ccl_plugins.report import pictures
-from ccl_plugins.report.answers import Compared, answers
+from ccl_plugins.report.answers import ReportedGroup, answers
 from ccl_plugins.report.page import _configurations, _measured, _neighbors, write_report
 
 QUESTIONS = (
@@ -218,7 +218,7 @@ def test_only_objects_of_a_session_are_said_to_be_lost():
     """A folder may be called so, too."""
     table = {"use": "dataset:ccl-plugins/table", "train": "/usr/local/train.csv"}
     for dataset, said in ((table, ""), ({"use": "dataset:local/mine"}, '{"dataset": mine})')):
-        group = Compared([Result(Path("a"), record={"dataset": dataset})], "a")
+        group = ReportedGroup([Result(Path("a"), record={"dataset": dataset})], "a")
         (shown,) = _configurations(SimpleNamespace(groups=[group], files=lambda: ["a"]))
         assert bool(shown["note"]) is bool(said)
         assert said in shown["note"]
@@ -471,7 +471,7 @@ def configuration(label, seeds, *, color=None, column=COLOR, spread=None, **opti
         Result(Path(f"{label}-{i}"), at(i, before, 0.8), at(i, after, color), record=seeded(i))
         for i, (before, after) in enumerate(seeds)
     ]
-    return Compared(results, label, losses=[(5.0, 4.0)], **options)
+    return ReportedGroup(results, label, losses=[(5.0, 4.0)], **options)
 
 
 def seeded(seed):
@@ -687,14 +687,14 @@ def test_a_control_is_not_called_a_condition_on_its_column(recorded, called):
         configuration("fair", ROSE[:1], color=0.3).runs[0],
         record={"fit": {"seed": 0}, "conditions": {"condition": recorded}},
     )
-    fair = Compared([result], "fair", losses=[(5.0, 4.0)], reads=READS)
+    fair = ReportedGroup([result], "fair", losses=[(5.0, 4.0)], reads=READS)
     plain = configuration("plain", ROSE[:1], color=0.9)
     text = words(answers([plain, fair])[1])
     assert f"It is conditioned on {called}. It holds less of color than plain" in text
 
 
 def test_without_metrics_the_answers_say_that_nothing_was_measured():
-    nothing = Compared([Result(Path("a"))], "a", reads=READS)
+    nothing = ReportedGroup([Result(Path("a"))], "a", reads=READS)
     assert [answer.verdict for answer in answers([nothing])] == [
         "Not measured",
         "Not measured",

@@ -28,7 +28,7 @@ MOST = 6
 
 
 @dataclass(frozen=True)
-class Series(Group):
+class DrawnGroup(Group):
     """A group, drawn in one color; its name is its runs' title, or what their titles begin with.
 
     Args:
@@ -42,7 +42,7 @@ class Series(Group):
     marker: str = ""
 
 
-def series(runs: Mapping[str, Run]) -> list[Series]:
+def drawn_groups(runs: Mapping[str, Run]) -> list[DrawnGroup]:
     """The groups of runs, in order."""
     by_path = {run.path: title for title, run in runs.items()}
     groups = groups_of([_result(run) for run in runs.values()])
@@ -51,7 +51,7 @@ def series(runs: Mapping[str, Run]) -> list[Series]:
     if len({*names}) < len(names):  # folders that are numbers, as the cells of a sweep
         names = [_of_seeds(group.name, own) for group, own in zip(groups, titles, strict=True)]
     return [
-        Series(
+        DrawnGroup(
             group.runs,
             names[i],
             [runs[title] for title in titles[i]],
@@ -64,7 +64,7 @@ def series(runs: Mapping[str, Run]) -> list[Series]:
 
 def first_of_each(runs: Mapping[str, Run]) -> dict[str, Run]:
     """The first run of each configuration, of at most six, by its title."""
-    first = [each.drawn[0] for each in series(runs)][:MOST]
+    first = [each.drawn[0] for each in drawn_groups(runs)][:MOST]
     return {title: run for title, run in runs.items() if run in first}
 
 
