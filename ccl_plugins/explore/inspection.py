@@ -39,7 +39,7 @@ from ccl_plugins.protocols import ValueType, trait
 from ccl_plugins.training.features import frozen_features, widths
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import check_columns_of_views
-from ccl_plugins.training.fitting import CannotBegin, rehearsals, tables
+from ccl_plugins.training.fitting import CannotBegin, fixed_tables, rehearsals
 from ccl_plugins.training.kernel_check import check_kernel, kernel_readings, scales_of
 from ccl_plugins.training.loader import Items, collate, read_batch
 from ccl_plugins.training.sampling import check_batches, check_divisible
@@ -207,7 +207,9 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
         notes += faults.of(lambda: [*_of_tables(parts, sound, settings)]) or ()
     else:  # the conditions after the first that fails, and the sampler
         for names in together(parts.conditions):
-            faults.of(tables, {name: parts.conditions[name] for name in names}, sound, settings)
+            faults.of(
+                fixed_tables, {name: parts.conditions[name] for name in names}, sound, settings
+            )
         faults.of(check_batches, parts, len(sound), settings)
     for check in others:
         faults.of(check)

@@ -26,8 +26,6 @@ from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.tables import Embedding
 from ccl_plugins.transforms.modalities import IMAGE, texts_of
 
-"""What is computed of each sample: the head's output, the momentum encoder's, or the backbone's."""
-
 
 def frozen_features(
     method: Any,

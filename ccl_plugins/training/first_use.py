@@ -29,7 +29,7 @@ def check_rows(method: Any, member: str, rows: Any) -> int:
     if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != 1:
         raise ValueError(
             f"{type(method).__name__}.{member} must give (n, width) for n images: (1, width) for one, not"
-            f" {_shown(rows)}"
+            f" {_type_of(rows)}"
         )
     return rows.shape[1]
 
@@ -38,7 +38,7 @@ def check_embedded(method: Any, embedded: Any, views: int, n: int) -> None:
     """Check that a method embedded n samples of some views."""
     name = f"{type(method).__name__}.embed"
     if not isinstance(embedded, Embedded):
-        raise ValueError(f"{name} must return an Embedded, not {_shown(embedded)}")
+        raise ValueError(f"{name} must return an Embedded, not {_type_of(embedded)}")
     parts = {
         "features": embedded.features,
         "projections": embedded.projections,
@@ -50,7 +50,7 @@ def check_embedded(method: Any, embedded: Any, views: int, n: int) -> None:
         right = isinstance(x, Tensor) and x.ndim == 3 and 1 <= len(x) <= views and x.shape[1] == n
         if not right:
             raise ValueError(
-                f"{name} must give {part} (u, {n}, width) of u views, 1 to {views}, not {_shown(x)}"
+                f"{name} must give {part} (u, {n}, width) of u views, 1 to {views}, not {_type_of(x)}"
             )
     if (patches := embedded.patches) is not None:
         rows = (int(patches.counts.sum()), embedded.projections.shape[2])
@@ -58,8 +58,8 @@ def check_embedded(method: Any, embedded: Any, views: int, n: int) -> None:
         if not right or len(patches.counts) != n:
             raise ValueError(
                 f"{name} must give patches of a student and a teacher, {rows} for {rows[0]} masked ones,"
-                f" and counts ({n}, v), not {_shown(patches.student)}, {_shown(patches.teacher)} and"
-                f" {_shown(patches.counts)}"
+                f" and counts ({n}, v), not {_type_of(patches.student)}, {_type_of(patches.teacher)} and"
+                f" {_type_of(patches.counts)}"
             )
     if embedded.keys is not None and embedded.keys.shape[2] != embedded.projections.shape[2]:
         raise ValueError(
@@ -77,7 +77,7 @@ def check_observed(name: str, condition: Any, values: Any, views: int, n: int) -
     ):
         raise ValueError(
             f"condition {name!r}, {type(condition).__name__}, must give ({n},), ({n}, c) or, where it"
-            f" differs per view, ({views}, {n}, c) for {n} samples, not {_shown(values)}"
+            f" differs per view, ({views}, {n}, c) for {n} samples, not {_type_of(values)}"
         )
 
 
@@ -103,9 +103,9 @@ def check_loss(objective: Any, loss: Any) -> None:
     if not isinstance(loss, Tensor) or loss.ndim or not loss.is_floating_point():
         raise ValueError(
             f"{type(objective).__name__}.loss must return one number, a float tensor of shape (), not"
-            f" {_shown(loss)}"
+            f" {_type_of(loss)}"
         )
-    # A loss of 0 has none where no anchor counts, which `nothing_counts` says.
+    # A loss of 0 has none where no anchor counts, which `step_checks.nothing_counts` says.
     if torch.is_grad_enabled() and not loss.requires_grad and bool(loss):
         raise ValueError(
             f"the loss of {type(objective).__name__} has no gradient: compute it from the pairs' anchors"
@@ -140,7 +140,7 @@ def check_indices(sampler: Any, batch: Any, size: int) -> None:
     if not shaped or batch.dtype != torch.long or not len(batch):
         raise ValueError(
             f"the sampler {name} must yield batches of indices, long tensors (B,) or, with partners,"
-            f" (B, 2), not {_shown(batch)}"
+            f" (B, 2), not {_type_of(batch)}"
         )
     wrong = batch[(batch < 0) | (batch >= size)]
     if len(wrong):
@@ -153,13 +153,13 @@ def check_views(transform: Any, views: Any) -> None:
     """Check that an image has become a list of as many tensors as the transform says."""
     name, count = type(transform).__name__, transform.count
     if not isinstance(views, list | tuple) or len(views) != count:
-        had = f"{len(views)}" if isinstance(views, list | tuple) else _shown(views)
+        had = f"{len(views)}" if isinstance(views, list | tuple) else _type_of(views)
         raise ValueError(
             f"{name} must make a list of {count} views of an image (its count), not {had}"
         )
     for view in views:
         if not isinstance(view, Tensor):
-            raise ValueError(f"{name} must make views that are tensors, not {_shown(view)}")
+            raise ValueError(f"{name} must make views that are tensors, not {_type_of(view)}")
 
 
 def check_columns_of_views(transform: Any, split: Any) -> None:
@@ -200,6 +200,6 @@ def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:
         )
 
 
-def _shown(x: Any) -> str:
+def _type_of(x: Any) -> str:
     """Shape and type of a tensor, else the type."""
     return f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"

@@ -170,7 +170,7 @@ def rehearsals(parts: Parts, split: Any, settings: FitSettings) -> list[Callable
     ]
 
 
-def tables(conditions: Mapping[str, Any], split: Any, settings: FitSettings) -> Tables:
+def fixed_tables(conditions: Mapping[str, Any], split: Any, settings: FitSettings) -> Tables:
     """The tables of conditions that do not depend on the networks."""
     made = Tables(conditions, len(split), settings.seed)
     with warnings.catch_warnings():
@@ -180,7 +180,7 @@ def tables(conditions: Mapping[str, Any], split: Any, settings: FitSettings) -> 
 
 
 def _batches(parts: Parts, split: Any, settings: FitSettings) -> None:
-    made = tables(parts.conditions, split, settings)
+    made = fixed_tables(parts.conditions, split, settings)
     if all(c.refresh == "batch" or name in made for name, c in parts.conditions.items()):
         sampler = EpochSampler(parts, made, settings)
         batches = Batches(sampler, Consumed(), settings.batch_size, 0, settings.processes)

@@ -23,7 +23,7 @@ MOST_SHUFFLED = 1 << 24
 FAINT = 1e-3
 """The least mean weight of another sample, of a sample's own, that is seen."""
 
-ALIKE = 0.98
+NEARLY_EQUAL = 0.98
 """The weight, of a sample's own, above which samples of different values count as equal."""
 
 
@@ -133,11 +133,11 @@ def check_kernel(
         matrix = reading.matrix(values)
         gap = (matrix - matrix.T).abs()
         if len(wrong := (~matrix.isfinite()).nonzero()):
-            first, second = (_shown(reading, values, row) for row in wrong[0].tolist())
+            first, second = (_values_at(reading, values, row) for row in wrong[0].tolist())
             value = float(matrix[tuple(wrong[0])])
             raise ValueError(f"{kind} must be finite, not {value} for {first} and {second} {of}")
         if len(wrong := (gap > 1e-3 * matrix.abs().max()).nonzero()):
-            first, second = (_shown(reading, values, row) for row in wrong[0].tolist())
+            first, second = (_values_at(reading, values, row) for row in wrong[0].tolist())
             both = float(matrix[tuple(wrong[0])]), float(matrix.T[tuple(wrong[0])])
             raise ValueError(
                 f"{kind} must be symmetric, not {both[0]} and {both[1]} for {first} and {second} {of}"
@@ -150,7 +150,7 @@ def check_kernel(
     return {"surviving_weight": surviving, "effective_neighbors": neighbors}
 
 
-def _shown(reading: KernelReading, values: Mapping[str, Tensor], row: int) -> Any:
+def _values_at(reading: KernelReading, values: Mapping[str, Tensor], row: int) -> Any:
     return reading.taken({name: z[row].tolist() for name, z in values.items()})
 
 
@@ -166,18 +166,18 @@ def what_is_off(
         matrix: (r, r) the kernel of these values with themselves.
     """
     if not conditions_of_kernel(reading.kernel):
-        yield from _off(step, reading, values, matrix)
+        yield from _off_on_one(step, reading, values, matrix)
         return
     parts: list[Finding] = []
     for part, place in reading.parts():
-        parts += _off(step, part, values, part.matrix(values), place)
+        parts += _off_on_one(step, part, values, part.matrix(values), place)
     yield from parts
     numbers = all(z.is_floating_point() for z in values.values())
     if not parts and numbers and (weight := _of_most(matrix)) < FAINT:
         yield _faint(step, reading, weight)
 
 
-def _off(
+def _off_on_one(
     step: int,
     reading: KernelReading,
     values: Mapping[str, Tensor],
@@ -200,7 +200,7 @@ def _off(
     # Few of many samples may share a class id.
     if z.is_floating_point() and (weight := _of_most(matrix)) < FAINT:
         yield _faint(step, reading, weight, place, candidates)
-    elif (weight := _of_different(matrix, z)) > ALIKE:
+    elif (weight := _of_different(matrix, z)) > NEARLY_EQUAL:
         yield Finding(
             "a-kernel-sees-all-as-equal",
             step,

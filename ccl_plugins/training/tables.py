@@ -39,6 +39,7 @@ from ccl_plugins.training.first_use import check_observed
 from ccl_plugins.training.table_files import put, reference
 
 Embedding = Literal["projection", "key", "features"]
+"""What is computed of each sample: the head's output, the momentum encoder's, or the backbone's."""
 
 
 class Embeddings(fitted.Embeddings):
