@@ -166,11 +166,14 @@ def _declared(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The attributes of its kind's protocol with their values, and which of them depend on parameters.
 
-    The latter, such as the conditions that an objective reads, are read from a built component.
+    The latter, such as the conditions that an objective reads, are read from a built component.  After the
+    protocol's come those traits that have another value than by default.
     """
     wanted = protocol(spec.kind)
     names = [*inspect.get_annotations(wanted)]
     names += [n for n, v in vars(wanted).items() if isinstance(v, property)]
+    defaults = _traits(spec.kind)
+    names += [n for n in defaults if n not in names and hasattr(target, n)]
     values = {n: inspect.getattr_static(target, n, None) for n in names}
     depends = tuple(  # properties, and attributes that the constructor sets
         n for n, value in values.items() if isinstance(value, property) or not hasattr(target, n)
@@ -179,7 +182,15 @@ def _declared(
     if built is not None:
         values |= {n: read(n, functools.partial(getattr, built, n, None), None) for n in depends}
     plain = (bool, int, float, str, list, tuple, dict)
-    return {n: value for n, value in values.items() if isinstance(value, plain)}, depends
+    shown = {n: value for n, value in values.items() if isinstance(value, plain)}
+    return {n: v for n, v in shown.items() if n not in defaults or v != defaults[n]}, depends
+
+
+def _traits(kind: str) -> dict[str, Any]:
+    """The traits of a kind that are attributes, with their defaults; this imports torch."""
+    from ccl_plugins.protocols.traits import DEFAULTS, TRAITS
+
+    return {n: DEFAULTS[n] for n in inspect.get_annotations(TRAITS.get(kind, object))}
 
 
 def _built(

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, whole
 from ccl_plugins.files.reading import reading
-from ccl_plugins.protocols import ValueType
 
 LOOKED_AT = 10_000
 """The most texts of a column whose length is looked at before training."""
@@ -45,7 +44,6 @@ class TokenTransform:
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"length": 12, "drop": 0.3}
     EXAMPLE_VALUES: ClassVar[Sequence[Any]] = ("a seven on green", "", "one, deux, très long")
 
-    value_types: Sequence[ValueType] = ()
     """It reads texts."""
 
     def __init__(
