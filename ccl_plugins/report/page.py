@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+import ccl_registry as engine
 from ccl_plugins.experiments.record import Record, differing
 from ccl_plugins.experiments.recorded import loading, lost_objects
 from ccl_plugins.experiments.results import (
@@ -26,7 +27,7 @@ from ccl_plugins.experiments.results import (
 )
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.report.answers import answers, component, explained
-from ccl_plugins.report.pictures import NEIGHBORS, neighbors, pictures, reason
+from ccl_plugins.report.pictures import NEIGHBORS, neighbors, pictures
 from ccl_plugins.report.runs import Runs
 
 if TYPE_CHECKING:
@@ -271,7 +272,7 @@ def _neighbors(pictured: Mapping[str, Run]) -> dict[str, Any]:
     try:
         shown = {"queries": [*neighbors(pictured)]}
     except Exception as error:  # of a plug-in's data set or backbone: it costs these pictures alone
-        shown["reason"] = reason(error)
+        shown["reason"] = engine.one_line(error)
     return {"neighbors": shown, "ranks": range(1, NEIGHBORS + 1)}
 
 

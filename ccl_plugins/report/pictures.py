@@ -12,7 +12,7 @@ from ccl_plugins.experiments.neighbors import data_uri, nearest, thumbnail
 from ccl_plugins.figures.samples import Values, column
 from ccl_plugins.figures.style import png, svg
 from ccl_plugins.kinds import registry
-from ccl_plugins.protocols import DoesNotApply, trait
+from ccl_plugins.protocols import trait
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,14 +88,7 @@ def _picture_of(
         }
     except Exception as error:  # of a plug-in's figure: it costs its own picture alone
         caption = registry().summary(spec)
-        return {"title": title, "caption": caption, "src": "", "reason": reason(error)}
-
-
-def reason(error: Exception) -> str:
-    """Why there is no picture."""
-    if isinstance(error, DoesNotApply) and str(error):
-        return str(error)
-    return f"{type(error).__name__}: {error}".removesuffix(": ")
+        return {"title": title, "caption": caption, "src": "", "reason": engine.one_line(error)}
 
 
 def _embedded(figure: Figure) -> dict[str, Any]:

@@ -24,13 +24,14 @@ from ccl_plugins.information.plane import points
 from ccl_plugins.metadata.groups import sample_groups
 from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.numerics.generators import undisturbed
-from ccl_plugins.protocols import Evaluator, Frozen, UndefinedMetric, trait
+from ccl_plugins.protocols import Evaluator, Frozen, trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.loss_log import COSTS, publish
 from ccl_plugins.watching.bank import Bank, roles
 from ccl_plugins.watching.batches import described_kernels, same_label
 from ccl_plugins.watching.columns import LABEL, Columns
 from ccl_plugins.watching.settings import MonitorSettings
+from ccl_registry.errors import one_line
 
 
 class Costs(Callback):
@@ -301,8 +302,7 @@ class Monitor(Callback):
         """Warn once of an evaluator of some columns that raised."""
         if (about := (name, *columns)) not in self._failed:
             self._failed.add(about)
-            kind = "" if isinstance(error, UndefinedMetric) else f"{type(error).__name__}: "
-            warnings.warn(f"the monitor has no number of {name}: {kind}{error}", stacklevel=2)
+            warnings.warn(f"the monitor has no number of {name}: {one_line(error)}", stacklevel=2)
 
     def _information(self, tables: Any) -> Iterator[tuple[str, float]]:
         """I(Z;T) and H(Z|T) of each condition of class ids, computed again when it is refreshed."""

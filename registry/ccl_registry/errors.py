@@ -72,11 +72,13 @@ def did_you_mean(
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error; errors from outside the registry are preceded by their type."""
+    """The message of an error, preceded by its type if it is no `Mistake`, whose message says all."""
     if isinstance(error, RegistryError):
         return str(error)
     text = " ".join(escaped_lines(error, LONGEST).split())
-    return f"{type(error).__name__}: {text}"
+    if text and isinstance(error, Mistake):
+        return text
+    return f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 @contextlib.contextmanager

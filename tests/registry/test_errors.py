@@ -27,6 +27,8 @@ def test_an_error_in_one_line_has_its_type_unless_it_is_ours():
     assert one_line(InvalidSpec("a b")) == "a b"
     assert one_line(ValueError("a\n   b\tc")) == "ValueError: a b c"
     assert one_line(KeyError("a")) == "KeyError: 'a'"
+    assert one_line(Mistake("a\n b")) == "a b"
+    assert [one_line(Mistake()), one_line(SystemExit())] == ["Mistake", "SystemExit"]
     assert len(one_line(ValueError("x" * 5000))) == len("ValueError: ") + 2000
 
 
