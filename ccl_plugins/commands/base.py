@@ -33,6 +33,8 @@ class Failed(RuntimeError):
 FORMATS = ("text", "markdown", "latex")
 """The forms of a table."""
 
+A_RUN = "a folder that `ccl train` wrote"
+
 KIND_NAMES = ", ".join(kind.name for kind in KINDS)
 
 
@@ -49,8 +51,12 @@ def add_format(parser: argparse.ArgumentParser) -> None:
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
     """Add the folders of runs, one or more."""
-    words = "a folder that `ccl train` wrote"
-    parser.add_argument("runs", nargs="+", metavar="RUN", help=words)
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=A_RUN)
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the folder of a run."""
+    parser.add_argument("run_folder", metavar="RUN", help=A_RUN)
 
 
 def add_set(parser: argparse.ArgumentParser, of: str, example: str) -> None:
@@ -102,9 +108,12 @@ def reporting_mistakes(file: str = "") -> Iterator[None]:
     try:
         yield
     except MISTAKES as error:
-        text = message(error)
-        where = f"{file}: " if file and not text.startswith(f"{file}:") else ""
-        raise engine.Mistake(f"{where}{text}") from error
+        raise engine.Mistake(about(file, message(error)) if file else message(error)) from error
+
+
+def about(name: str, text: str) -> str:
+    """A message with the file or folder that it is about before it, unless it begins with that."""
+    return text if text.startswith((f"{name}:", f"{name} ")) else f"{name}: {text}"
 
 
 def message(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ccl_registry as engine
-from ccl_plugins.commands.base import Failed, message
+from ccl_plugins.commands.base import Failed, about, message
 from ccl_plugins.commands.tables import TextTable
 from ccl_plugins.files.messages import warnings_of
 from ccl_plugins.kinds import registry
@@ -44,8 +44,7 @@ def attempt(
         if not isinstance(error, EXPLAINED):
             traceback.print_exception(error)
             reason = f"{type(error).__name__}: {reason}"
-        place = "" if reason.startswith((f"{name}: ", f"{name} ")) else f"{name}: "
-        print(f"ccl: {place}{reason}", file=sys.stderr)
+        print(f"ccl: {about(name, reason)}", file=sys.stderr)
         return " ".join(reason.removeprefix(f"{name}: ").split()) or type(error).__name__
     return ""
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ccl_plugins.commands import docstrings
 from ccl_plugins.commands.base import (
     Failed,
+    about,
     add_format,
     add_set,
     message,
@@ -285,9 +286,7 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Checked]:
             except (Mistake, OSError) as error:
                 if registry().strict or len(jobs) == 1:
                     raise
-                text = message(error)
-                place = "" if text.startswith(f"{job.file}: ") else f"{job.file}: "
-                mistakes.append(f"{place}{text}")
+                mistakes.append(about(job.file, message(error)))
         if mistakes:
             for text in mistakes[:-1]:
                 print(f"ccl: {text}", file=sys.stderr)

@@ -86,13 +86,7 @@ def find_learning_rate(
 
     The rate rises by equal factors in place of the schedule and its warm-up; all else is as at the start of
     a run, on one device.  Networks, queues and what an objective keeps are copies, and no folder is left.
-
-    Args:
-        pipeline: The pipeline.
-        least: The first value of ``fit.optimizer.lr``, above 0.
-        most: The last value, above ``least``.
-        steps: Optimizer steps, 20 or more.
-        progress: Whether a progress bar is shown.
+    The arguments are those of `Pipeline.find_lr`.
 
     Raises:
         ValueError: For values out of range, if the run has fewer steps, and if the loss is not finite from

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ccl_plugins.commands.base import reporting_mistakes
+from ccl_plugins.commands.base import add_run, reporting_mistakes
 from ccl_plugins.commands.evaluate import opened
 
 
@@ -17,7 +17,7 @@ class Embed:
     example = "ccl embed runs/color_digits_fair fair.parquet"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("run_folder", metavar="RUN", help="a folder that `ccl train` wrote")
+        add_run(parser)
         parser.add_argument(
             "file", metavar="FILE.parquet", help="the file to write; one that is there is replaced"
         )

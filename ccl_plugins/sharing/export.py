@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ccl_plugins.commands.base import reporting_mistakes
+from ccl_plugins.commands.base import add_run, reporting_mistakes
 from ccl_plugins.commands.evaluate import opened
 
 
@@ -14,7 +14,7 @@ class Export:
     example = "ccl export runs/cacr_large --out exported"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("run_folder", metavar="RUN", help="a folder that `ccl train` wrote")
+        add_run(parser)
         parser.add_argument(
             "--format", help="timm or torch (default: timm for a model that timm has, else torch)"
         )

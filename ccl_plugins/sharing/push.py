@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from ccl_plugins.commands.base import reporting_mistakes
+from ccl_plugins.commands.base import add_run, reporting_mistakes
 from ccl_plugins.commands.evaluate import opened
 from ccl_plugins.files.messages import printable
 from ccl_registry import Mistake
@@ -22,7 +22,7 @@ class Push:
     example = "ccl push runs/color_digits_fair me/fair-digits --license mit"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("run_folder", metavar="RUN", help="a folder that `ccl train` wrote")
+        add_run(parser)
         parser.add_argument(
             "repository", nargs="?", metavar="NAME", help="of the repository, as me/model"
         )

@@ -41,18 +41,20 @@ def train(text=TOML, *more):
         ('["knn"]', '[{use = "knn", k = 0}]', "k must be 1 or more, not 0 (while"),
         ('["knn"]', '[{use = "regression", column = "aeg"}]', "the column 'aeg', and the data set"),
         ('["knn"]', '[{use = "regression", column = "label"}]', "needs a continuous column"),
+        ('"knn"', '{use = "knn", column = "age"}', "KNN needs a categorical column, and 'age' is"),
         ("in_features = 4", "in_features = 5", "give it in_features=4"),
         ('"noise"', '"simclr"', "an image must be a PIL image or a uint8 tensor"),
         ("batch_size = 16", "batch_size = 99", "batch_size must be 1 to 32"),
     ],
 )
-def test_a_wrong_file_is_named_in_one_line(right, wrong, message, capsys):
+def test_a_wrong_file_is_named_in_one_line_before_training(right, wrong, message, capsys, tmp_path):
     assert TOML.count(right) == 1
     assert train(TOML.replace(right, wrong)) == 2
     said = capsys.readouterr().err
     assert said.startswith("ccl: x.toml: ")
     assert message in said
     assert len(said.splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_mistake_that_a_worker_finds_is_one_line_too(capsys):
@@ -60,12 +62,6 @@ def test_a_mistake_that_a_worker_finds_is_one_line_too(capsys):
     assert train(text) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("ccl: x.toml: an image must be a PIL image or a uint8 tensor, not ")
-
-
-def test_what_an_evaluator_lacks_is_known_before_training(capsys, tmp_path):
-    assert train(TOML.replace('"knn"', '{use = "knn", column = "age"}')) == 2
-    assert "KNN needs a categorical column, and 'age' is continuous" in capsys.readouterr().err
-    assert not (tmp_path / "runs").exists()
 
 
 def test_strict_shows_where_a_mistake_was_found(monkeypatch):

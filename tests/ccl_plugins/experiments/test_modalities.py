@@ -153,6 +153,20 @@ def test_views_of_images_alone_may_be_written_as_a_modality():
         ({"transform": {"text": "tokens"}}, "needs one of the image"),
         (
             {
+                "transform": {"image": Plain(), "other": {"use": "simclr", "size": 32}},
+                "method": {
+                    "use": "dual",
+                    "towers": {"other": {"use": "timm", "name": "vit_tiny_patch16_224"}},
+                },
+            },
+            "224x224 pixels, not of 32x32",
+        ),
+        (
+            {"condition": {"use": "clusters", "of": "key", "k": 2}, "objective": "cl_infonce"},
+            "reads keys of a momentum encoder, and dual has none",
+        ),
+        (
+            {
                 "transform": {"image": Plain(), "text": {"use": "column", "name": "attributes"}},
                 "method": {"use": "dual", "towers": {"text": {"use": "mlp", "in_features": 3}}},
                 "evaluate": ["cross_retrieval"],
@@ -164,15 +178,6 @@ def test_views_of_images_alone_may_be_written_as_a_modality():
 def test_parts_that_do_not_go_together_are_refused_when_composed(changes, message):
     with pytest.raises(ValueError, match=message):
         pipeline(**changes)
-
-
-def test_a_tower_for_images_of_another_size_is_refused_when_composed():
-    vit = {"use": "timm", "name": "vit_tiny_patch16_224"}
-    with pytest.raises(ValueError, match="224x224 pixels, not of 32x32"):
-        pipeline(
-            transform={"image": Plain(), "other": {"use": "simclr", "size": 32}},
-            method={"use": "dual", "towers": {"other": vit}},
-        )
 
 
 def test_a_split_of_ones_own_without_the_texts_is_refused_before_training(tmp_path):
@@ -215,12 +220,6 @@ def test_a_queue_that_nothing_reads_is_a_warning_and_none_is_not():
     with pytest.warns(UserWarning, match="compares with no queue, so dual's has no effect"):
         pipeline(method={**dual, "queue_size": 32}, objective=Alone())
     pipeline(method=dual, objective=Alone())
-
-
-def test_keys_need_momentum_towers():
-    clusters = {"use": "clusters", "of": "key", "k": 2}
-    with pytest.raises(ValueError, match="reads keys of a momentum encoder, and dual has none"):
-        pipeline(condition=clusters, objective="cl_infonce")
 
 
 def test_a_method_with_towers_of_its_own_takes_several_modalities():

@@ -16,6 +16,8 @@ import ccl_plugins as ccl
 from ccl_plugins.cli import main, read_command
 from ccl_plugins.start import init as init_command
 
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
 HEADER = "image,species,camera,age,count,bird_id,plumage,beak,caption"
 
 
@@ -64,7 +66,6 @@ def chosen(*words, source="birds.csv"):
         ("--weak camera --suppress age", "guided", None),
     ],
 )
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_wish_has_its_leaf(birds, words, objective, condition):
     tables = chosen(*words.split())
     assert tables["objective"]["use"] == objective
@@ -74,7 +75,6 @@ def test_a_wish_has_its_leaf(birds, words, objective, condition):
     ccl.Pipeline.from_dict(tables)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_file_says_what_it_chose_and_why(birds, capsys):
     assert init("--keep", "age", "--suppress", "camera") == 0
     out = capsys.readouterr().out
@@ -113,13 +113,11 @@ def test_rare_values_are_drawn_together_or_guided(birds):
     assert tables["objective"]["use"] == "infonce"
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_small_batch_has_a_queue(birds):
     method = chosen("--keep", "species", "--batch", "8")["method"]
     assert (method["use"], method["queue_size"]) == ("moco_v2", 32)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_pairs_train_and_stay_in_one_split(birds):
     tables = chosen("--pairs", "bird_id")
     assert tables["dataset"]["group"] == "bird_id"
@@ -128,7 +126,6 @@ def test_pairs_train_and_stay_in_one_split(birds):
     assert "retrieval-bird_id/map" in run.evaluate()
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_images_alone_train_without_a_class(birds, capsys):
     for i in range(80):
         Path("photos").mkdir(exist_ok=True)
@@ -139,7 +136,6 @@ def test_images_alone_train_without_a_class(birds, capsys):
     assert {"features/rankme", "projections/uniformity"} == run.evaluate().keys()
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_looks_like_a_group_stays_in_one_split(birds):
     text = Path("birds.csv").read_text().replace("bird_id", "patient_id")
     Path("birds.csv").write_text(text)
@@ -152,7 +148,6 @@ def test_what_looks_like_a_group_stays_in_one_split(birds):
     assert tables["dataset"]["value_types"] == {"count": "continuous"}
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_column_whose_values_are_in_one_split_alone_is_read_within_it(birds):
     header, *lines = Path("birds.csv").read_text().splitlines()
     rows = [
@@ -185,7 +180,6 @@ def train(tables, out="run"):
     return run
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_folders_are_classes_and_splits(birds):
     for i in range(80):
         folder = Path("images", ("train", "val")[i // 60], ("owl", "wren")[i % 2])
@@ -207,7 +201,6 @@ def test_folders_are_classes_and_splits(birds):
         (["age", "2", "age", "suppress", "none", "", ""], "fair_cclk", "--suppress age"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_terminal_is_asked_four_questions_at_most(
     birds, monkeypatch, capsys, answers, objective, call
 ):
@@ -319,7 +312,6 @@ def advised(capsys, option, *words, source="wells.csv"):
     return written(source)
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_five_channels_of_16_bits_train_without_an_edit(wells, capsys):
     assert main(["init", "wells.csv", "--yes", "--keep", "compound"]) == 0
     tables = written()
@@ -338,7 +330,6 @@ def test_five_channels_of_16_bits_train_without_an_edit(wells, capsys):
     assert "linear/top1" in train(tables).evaluate()
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_what_is_kept_is_the_label_where_none_is_called_so(wells, capsys):
     assert chosen("--keep", "compound", source="wells.csv")["dataset"]["label"] == "compound"
     assert chosen(source="wells.csv")["dataset"]["label"] == ""
@@ -346,7 +337,6 @@ def test_what_is_kept_is_the_label_where_none_is_called_so(wells, capsys):
     assert given["dataset"]["label"] == ""
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_plate_comes_into_one_split_and_can_be_declined(wells, capsys):
     assert init(source="wells.csv") == 0
     assert "'plate' looks like a group" in capsys.readouterr().out
@@ -368,7 +358,6 @@ def test_a_plate_comes_into_one_split_and_can_be_declined(wells, capsys):
 
 
 @pytest.mark.parametrize("quick", [[], ["--quick"]])
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_no_file_is_written_where_no_image_can_be_read(wells, capsys, quick):
     for file in Path("im").iterdir():
         file.write_bytes(file.read_bytes()[:40])
@@ -381,7 +370,6 @@ def test_no_file_is_written_where_no_image_can_be_read(wells, capsys, quick):
     assert not Path("wells.toml").exists()
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_unreadable_images_are_counted_and_left_out_as_advised(wells, capsys):
     for i in (3, 20):
         file = Path(f"im/{i}.tif")
@@ -398,14 +386,12 @@ def test_unreadable_images_are_counted_and_left_out_as_advised(wells, capsys):
     train(written())
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_missing_images_are_left_out_as_advised(wells, capsys):
     Path("im/3.tif").unlink()
     assert advised(capsys, "--on-error")["dataset"]["on_error"] == "skip"
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16-le", "utf-16"])
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_table_of_another_encoding_is_read_as_advised(wells, capsys, encoding):
     text = Path("wells.csv").read_text().replace(",a,", ",Wirkstoff für Zellen,")
     Path("wells.csv").write_text(text, encoding=encoding)
@@ -418,7 +404,6 @@ def test_a_table_of_another_encoding_is_read_as_advised(wells, capsys, encoding)
     assert "Wirkstoff für Zellen" in words
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.slow
 def test_several_depths_have_levels_of_each(wells, capsys):
     for i in range(0, 48, 2):
@@ -440,7 +425,6 @@ def test_several_depths_have_levels_of_each(wells, capsys):
     }
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_floats_and_gray_of_16_bits_train(wells):
     for i in range(48):
         write_tiff(Path(f"im/{i}.tif"), i, channels=1, dtype=np.float32)
@@ -455,7 +439,6 @@ def test_floats_and_gray_of_16_bits_train(wells):
     train(tables, "gray")
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_pages_that_are_no_channels_are_read_as_advised(wells, capsys):
     for i in range(48):
         pages = [Image.new("L", (size, size), 4 * i) for size in (24, 12)]
@@ -464,13 +447,11 @@ def test_pages_that_are_no_channels_are_read_as_advised(wells, capsys):
     assert tables["dataset"]["page"] == 0
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_channel_is_read_as_advised(wells, capsys):
     tables = advised(capsys, "--mode", "--mode", "RGB")
     assert tables["dataset"]["mode"] == "all"
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_arrays_are_images(wells):
     for i in range(48):
         draw = np.random.default_rng(i)
@@ -481,7 +462,6 @@ def test_arrays_are_images(wells):
     assert tables["backbone"]["in_channels"] == 4
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_folder_of_arrays_is_read(wells):
     for i in range(48):
         Path("arrays", "ab"[i % 2]).mkdir(parents=True, exist_ok=True)
@@ -491,7 +471,6 @@ def test_a_folder_of_arrays_is_read(wells):
     assert tables["backbone"]["in_channels"] == 2
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.slow
 def test_a_long_run_has_a_shorter_one_proposed(wells, capsys, monkeypatch):
     monkeypatch.setattr(init_command, "LONG", 1e-6)
@@ -499,14 +478,12 @@ def test_a_long_run_has_a_shorter_one_proposed(wells, capsys, monkeypatch):
     assert "minutes here: ccl train wells.toml --set fit.epochs=1\n" in capsys.readouterr().out
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_images_of_several_numbers_of_channels_are_refused(wells, capsys):
     write_tiff(Path("im/5.tif"), 5, channels=3)
     assert init(source="wells.csv") == 2
     assert "they have 3 channels, as im/5.tif and 5 channels, as im/" in capsys.readouterr().err
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_larger_images_of_many_channels_have_a_backbone_and_views_of_them(wells):
     for i in range(48):
         write_tiff(Path(f"im/{i}.tif"), i, size=(100, 100), channels=2)
@@ -531,7 +508,6 @@ def test_larger_images_of_many_channels_have_a_backbone_and_views_of_them(wells)
         ("--test-fraction 2", "must lie between 0 and 1"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_mistake_in_how_images_are_read_is_one_line(wells, capsys, words, message):
     assert init(*words.split(), source="wells.csv") == 2
     error = capsys.readouterr().err
