@@ -27,7 +27,7 @@ PAGES = (
     "reference/configuration.html",
     "reference/notation.html",
     "reproduction/claims.html",
-    "source/ccl_plugins/objectives/fair_cclk.py.html",
+    "source/ccl_plugins/objectives/cclk.py.html",
 )
 LOADED = re.compile(
     r"<(?:script|img|iframe|link|source)\b[^>]*(?:src|href)=\"((?:https?:)?//[^\"]*)\""

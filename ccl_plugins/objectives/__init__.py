@@ -5,32 +5,34 @@ from ccl_plugins.objectives.base import ContrastiveObjective as ContrastiveObjec
 from ccl_plugins.objectives.base import Exclude as Exclude
 from ccl_plugins.objectives.cacr import CACR as CACR
 from ccl_plugins.objectives.cacr_moco_v3 import CACRMoCoV3 as CACRMoCoV3
-from ccl_plugins.objectives.cl_infonce import ClInfoNCE as ClInfoNCE
+from ccl_plugins.objectives.cclk import FairCCLK as FairCCLK
+from ccl_plugins.objectives.cclk import HardNegCCLK as HardNegCCLK
+from ccl_plugins.objectives.cclk import WeaklySupCCLK as WeaklySupCCLK
 from ccl_plugins.objectives.classification import Classification as Classification
 from ccl_plugins.objectives.cluster_cross_entropy import ClusterCrossEntropy as ClusterCrossEntropy
-from ccl_plugins.objectives.cmc import CMC as CMC
-from ccl_plugins.objectives.dino import DINOLoss as DINOLoss
 from ccl_plugins.objectives.distillation import Distillation as Distillation
-from ccl_plugins.objectives.fair_cclk import FairCCLK as FairCCLK
-from ccl_plugins.objectives.fair_infonce import FairInfoNCE as FairInfoNCE
 from ccl_plugins.objectives.guide import Guide as Guide
 from ccl_plugins.objectives.guide_head import GuideHead as GuideHead
 from ccl_plugins.objectives.guided import Guided as Guided
-from ccl_plugins.objectives.hardneg_cclk import HardNegCCLK as HardNegCCLK
-from ccl_plugins.objectives.hardneg_infonce import HardNegInfoNCE as HardNegInfoNCE
 from ccl_plugins.objectives.hsic import HSIC as HSIC
-from ccl_plugins.objectives.ibot import IBOTLoss as IBOTLoss
+from ccl_plugins.objectives.infonce import CMC as CMC
+from ccl_plugins.objectives.infonce import FairInfoNCE as FairInfoNCE
+from ccl_plugins.objectives.infonce import HardNegInfoNCE as HardNegInfoNCE
 from ccl_plugins.objectives.infonce import InfoNCE as InfoNCE
+from ccl_plugins.objectives.infonce import NTXent as NTXent
+from ccl_plugins.objectives.infonce import WeaklySupInfoNCE as WeaklySupInfoNCE
 from ccl_plugins.objectives.koleo import KoLeo as KoLeo
 from ccl_plugins.objectives.lightly import Lightly as Lightly
 from ccl_plugins.objectives.mixture import Mixture as Mixture
-from ccl_plugins.objectives.nt_xent import NTXent as NTXent
 from ccl_plugins.objectives.prototypes import Prototypes as Prototypes
 from ccl_plugins.objectives.regression import Regression as Regression
 from ccl_plugins.objectives.scalars import Scalar as Scalar
 from ccl_plugins.objectives.scalars import ScalarAttribute as ScalarAttribute
 from ccl_plugins.objectives.scalars import count_epochs as count_epochs
+from ccl_plugins.objectives.self_distillation import DINOLoss as DINOLoss
+from ccl_plugins.objectives.self_distillation import IBOTLoss as IBOTLoss
 from ccl_plugins.objectives.soft_infonce import SoftInfoNCE as SoftInfoNCE
+from ccl_plugins.objectives.supcon import ClInfoNCE as ClInfoNCE
 from ccl_plugins.objectives.supcon import SupCon as SupCon
 from ccl_plugins.objectives.ucl import HCL as HCL
 from ccl_plugins.objectives.ucl import HSCL as HSCL
@@ -38,8 +40,6 @@ from ccl_plugins.objectives.ucl import HUCL as HUCL
 from ccl_plugins.objectives.ucl import SCL as SCL
 from ccl_plugins.objectives.ucl import UCL as UCL
 from ccl_plugins.objectives.ucl import Debiased as Debiased
-from ccl_plugins.objectives.weaklysup_cclk import WeaklySupCCLK as WeaklySupCCLK
-from ccl_plugins.objectives.weaklysup_infonce import WeaklySupInfoNCE as WeaklySupInfoNCE
 
 # Without the folder's modules, which alone have a spec: one may have the name of a package.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -1,4 +1,4 @@
-"""CCL-K, conditional contrastive learning with kernels: the base class of its three objectives.
+"""CCL-K, conditional contrastive learning with kernels: a base class and its three objectives.
 
 ``c_i = Σ_j W_ji exp(s_ij)`` is the conditional expectation of eq. (6), with the conditional operator W.
 The objectives differ in whether it takes the place of the positives or of the negatives.  The equations
@@ -21,10 +21,19 @@ from ccl_plugins.arguments import checked, positive, whole, word, zero_or_seen
 from ccl_plugins.numerics.conditional_operator import Columns, conditional_columns
 from ccl_plugins.numerics.gram import ExactFeatures, Statistic
 from ccl_plugins.numerics.kernel_functions import is_positive_definite
-from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp
+from ccl_plugins.numerics.logsumexp import EMPTY, log_weights, logsumexp, softplus
 from ccl_plugins.numerics.streaming import Weigh, queue_logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective
-from ccl_plugins.objectives.cclk_forms import LOG_RANGE, Forms, released_operator
+from ccl_plugins.objectives.cclk_forms import (
+    LOG_RANGE,
+    Forms,
+    fair_as_printed,
+    fair_as_released,
+    other_samples,
+    released_operator,
+    weaklysup_as_printed,
+    weaklysup_as_released,
+)
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute, Scheduled, lowest
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
@@ -245,3 +254,133 @@ class CCLK(ContrastiveObjective, ABC):
         if self.negative_weights == "keep":
             return ': the log of a number not above 0; negative_weights="clip" is always defined'
         return ""
+
+
+class FairCCLK(CCLK):
+    r"""Negatives weighted by similar condition, to hide a sensitive variable (Fair-CCLK).
+
+    ``-log( e_ii / (e_ii + (b - 1) c_i) )``.  Positive: the own other view.  Negatives: the samples
+    weighted by the conditional operator.  So an anchor is told apart only from samples of similar
+    condition, for which the condition itself is of no use.
+
+    ``form="released"`` leaves the own key out of ``c_i``, drops weights below 1e-6 and takes negatives
+    of the anchor's own view too.  If the kernel is so narrow that no weight remains, as with the
+    authors' settings on colors in 0..255, that loss is 0 and has no gradient.
+
+    Equation:
+        \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + (b - 1) c_i}
+        c_i = \sum_j W_{ji} e^{s_{ij}}, \quad W = (K + \lambda I)^{-1} K, \quad K_{ij} = k(z_i, z_j)
+
+    Shape:
+        (b, d), (b, d), condition (b,) or (b, c) -> ()
+
+    Defaults:
+        temperature: Code: 0.5; 0.1 (README).
+        ridge: Code: 0.01.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (8), which is
+        ``symmetric=False, negative_weights="keep"``.
+    """
+
+    hides = True
+    forms = Forms(fair_as_printed, fair_as_released)
+
+    def eligible(self, pairs: Pairs) -> Tensor | None:
+        """The negatives that a user gave."""
+        return pairs.negative
+
+    def values(
+        self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
+    ) -> Tensor:
+        """(n,) ``-log( e_ii / (e_ii + (b - 1) c_i) )``."""
+        own = pairs.own_sim(i, j) / self.temperature
+        log_c = self.log_expectation(pairs, i, j, logs, queued)
+        log_others = other_samples(pairs).log()
+        return softplus(log_c + log_others - own)  # log(1 + (b - 1) c_i / e_ii)
+
+
+class HardNegCCLK(FairCCLK):
+    r"""Negatives weighted by similar embedding: hard negatives by a kernel (HardNeg-CCLK).
+
+    ``-log( e_ii / (e_ii + (b - 1) c_i) )``.  Positive: the own other view.  Negatives: the samples
+    weighted by the conditional operator, most of all those near the anchor.  It is Fair-CCLK's
+    equation with z = g(x), the anchor's embedding: give it the condition ``embedding``.
+
+    ``form="released"`` differs as in `FairCCLK`.
+
+    Equation:
+        \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + (b - 1) c_i}
+        c_i = \sum_j W_{ji} e^{s_{ij}}, \quad W = (K + \lambda I)^{-1} K, \quad K_{ij} = k(x_i, x_j)
+
+    Shape:
+        (b, d), (b, d), condition (b, c) or one (b, c) per view -> ()
+
+    Defaults:
+        temperature: Code: 0.5. Here: that of the other conditional objectives, so that a change of
+            objective changes nothing else.
+        ridge: Code: 0.01; 100 with a scale of 500 (README).
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (9), which is
+        ``symmetric=False, negative_weights="keep"``.
+    """
+
+
+class WeaklySupCCLK(CCLK):
+    r"""Positives weighted by similar condition, to learn from an auxiliary variable (WeaklySup-CCLK).
+
+    ``-log( c_i / (c_i + Σ_{j≠i} e_ij) )``.  Positives: the samples weighted by the conditional
+    operator, the own other view among them.  Negatives: the other samples, of equal weight.  Anchors
+    with zero similarity to every sample, themselves included (a row of zeros under a cosine kernel),
+    get weight 0.
+
+    Equation:
+        \ell_i = -\log \frac{c_i}{c_i + \sum_{j \neq i} e^{s_{ij}}}
+        c_i = \sum_j W_{ji} e^{s_{ij}}, \quad W = (K + \lambda I)^{-1} K, \quad K_{ij} = k(z_i, z_j)
+
+    Warning:
+        ``form="released"`` repels a sample's own views from each other: it leaves the own key out of
+        the positives and takes it as a negative.  It also drops weights below 1e-6, and takes other
+        samples of the anchor's own view as positives and negatives.  If no weight remains, all samples
+        are repelled.
+
+    Shape:
+        (b, d), (b, d), condition (b,) or (b, c) -> ()
+
+    Defaults:
+        temperature: Code: 0.5. Here: that of the other conditional objectives.
+        ridge: Code: 0.01.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (7), which is
+        ``symmetric=False, negative_weights="keep"``.
+    """
+
+    forms = Forms(weaklysup_as_printed, weaklysup_as_released)
+
+    def eligible(self, pairs: Pairs) -> Tensor | None:
+        """The positives that a user gave."""
+        return pairs.positive
+
+    def further_weights(self, pairs: Pairs) -> list[Weigh]:
+        """The negatives of the queue."""
+        counted = pairs.in_queue(pairs.negative)
+        return [lambda block: counted[:, block]]
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """One value per anchor and pair of views; weight 0 for anchors without positives."""
+        values, weights = super().terms(pairs)
+        defined = ~(values.detach() > -EMPTY / 2)  # NaN keeps its weight: it must not go unnoticed
+        return torch.where(defined, values, 0), weights * defined
+
+    def values(
+        self, pairs: Pairs, i: int, j: int, logs: Tensor, queued: tuple[Tensor, ...] | None
+    ) -> Tensor:
+        """(n,) ``-log( c_i / (c_i + Σ_{j≠i} e_ij) )``."""
+        products, scale = self.scaled(pairs.sim(i, j))
+        log_negatives = logsumexp(products, pairs.others(pairs.negative), scale)
+        if queued is not None:
+            log_negatives = torch.logaddexp(log_negatives, queued[1])
+        log_c = self.log_expectation(pairs, i, j, logs, queued)
+        return softplus(log_negatives - log_c)  # log(1 + Σ_{j≠i} e_ij / c_i)

@@ -1,19 +1,24 @@
-"""InfoNCE: one positive against the other samples of the batch and the queue."""
+"""InfoNCE, one positive against the other samples of the batch and the queue, and its relatives.
+
+NT-Xent and CMC compare other views; WeaklySup-, Fair- and HardNeg-InfoNCE, the baselines of CCL-K, have
+other positives or negatives.
+"""
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass, replace
-from typing import ClassVar
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import positive
-from ccl_plugins.numerics.logsumexp import logsumexp, softplus
+from ccl_plugins.arguments import checked, positive, whole, word
+from ccl_plugins.numerics.logsumexp import EMPTY, logsumexp, masked, softplus
 from ccl_plugins.numerics.numbers import Number
 from ccl_plugins.numerics.streaming import queue_logsumexp
 from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
+from ccl_plugins.objectives.supcon import log_share
 from ccl_plugins.pairs.pairs import Pairs
 
 
@@ -112,3 +117,194 @@ def negatives(
     if pairs.draws is None:  # else the first block holds the own keys alone
         sums.append(logsumexp(first, keep, scale, leave_out=pairs.offset))
     return (sums[0] if len(sums) == 1 else torch.stack(sums).logsumexp(0)), number
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class NTXent(InfoNCE):
+    r"""NT-Xent, SimCLR's loss: InfoNCE with negatives of both views.
+
+    ``-log( e_ii / Σ_j e_ij )``.  Positive: the own sample's other view.  Negatives: the other samples'
+    keys of both views, and the queue; all of equal weight.
+
+    Equation:
+        \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + \sum_{j \in \mathcal{N}_i} e^{s_{ij}}}
+        \mathcal{N}_i = \{ \text{the keys of both views of the samples } j \neq i \}
+
+    Defaults:
+        temperature: Paper: 0.1 on ImageNet; 0.5 on CIFAR-10.
+
+    Source:
+        Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020),
+        eq. (1).
+    """
+
+    within_view: bool = field(default=True, init=False)
+    symmetric: bool = field(default=True, init=False)
+
+
+@dataclass(eq=False, repr=False)
+class CMC(InfoNCE):
+    r"""Contrastive multiview coding: InfoNCE between every two views, in both directions (CMC).
+
+    ``Σ_{v ≠ w} -log( e_ii / Σ_j e_ij )``.  Positive: the own sample's other view.  Negatives: the other
+    samples' keys of that view, and the queue; all of equal weight.  A view may be anything embedded in
+    the same space: another augmentation, another modality, an encoder of attributes.
+
+    Equation:
+        \sum_{v \neq w} \operatorname{mean}_i -\log \frac{e^{s_{ii}^{vw}}}{\sum_j e^{s_{ij}^{vw}}}
+
+    Args:
+        graph: The views that are compared: ``"full"``: every two; ``"core"``: the first with each
+            other view.
+        reduction: ``"sum"`` over the ordered pairs of views, or their ``"mean"``.
+
+    Defaults:
+        temperature: Paper: 0.07. Code: 0.07.
+
+    Source:
+        Tian et al., Contrastive Multiview Coding (2020), eqs. (7) and (8).
+    """
+
+    temperature: Scalar = ScalarAttribute(positive, default=0.07, learnable=True)
+    _: KW_ONLY
+    within_view: bool = field(default=False, init=False)
+    symmetric: bool = field(default=True, init=False)
+    graph: Literal["full", "core"] = word("full", "core")
+    reduction: Literal["sum", "mean"] = word("sum", "mean")
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """Minus the log-probability of the own key, per ordered pair of views."""
+        values, weights = super().terms(pairs)
+        return values * len(values) if self.reduction == "sum" else values, weights
+
+    def compared(self, pairs: Pairs) -> list[tuple[int, int]]:
+        """Every two views, or the first with each other view."""
+        first, cross = min(pairs.anchor_views + pairs.key_views), super().compared(pairs)
+        if self.graph == "full":
+            return cross
+        return [(i, j) for i, j in cross if first in (pairs.anchor_views[i], pairs.key_views[j])]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class FairInfoNCE(InfoNCE):
+    r"""InfoNCE with negatives of the anchor's sensitive class: the baseline of Fair-CCLK.
+
+    ``-log( e_ii / (e_ii + Σ_{j in N} e_ij) )``.  Positive: the own sample's other view.  Negatives: the
+    other samples N of the anchor's class: their keys of that view, of the anchor's own view too if
+    ``within_view``, and the queue; all of equal weight.  Anchors alone in their class get weight 0.
+
+    If pairs have ``draws``, eq. (4) is computed as printed: the negatives are the drawn keys.
+
+    Equation:
+        \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + \sum_{j \in \mathcal{N}_i} e^{s_{ij}}}
+        \mathcal{N}_i = \{ j \neq i : z_j = z_i \}
+
+    Shape:
+        (b, d), (b, d), condition (b,) of class ids -> ()
+
+    Defaults:
+        temperature: Here: that of ``fair_cclk``, with which it is compared.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (4).  A continuous
+        sensitive variable is clustered first (their Appendix D).
+    """
+
+    value_types = ("categorical",)
+    hides = True
+
+    on: str = "condition"
+
+    def where(self, pairs: Pairs) -> Tensor | None:
+        """The other samples of the anchor's class; None: negatives that a user or a sampler chose."""
+        chosen = pairs.draws is not None or pairs.positive is not None
+        return None if chosen else pairs.same_class(self.on)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HardNegInfoNCE(InfoNCE):
+    r"""InfoNCE with the negatives nearest to the anchor: the baseline of HardNeg-CCLK.
+
+    ``-log( e_ii / (e_ii + Σ_{j in N} e_ij) )``.  Positive: the own sample's other view.  Negatives: of
+    the other samples' keys of that view, of the anchor's own view too if ``within_view``, and the
+    queue, the ``nearest`` keys N; all of equal weight.  Anchors without negatives get weight 0.
+
+    If pairs have ``draws``, eq. (5) is computed as printed: the negatives are the drawn keys.  For
+    negatives of the anchor's cluster, use `FairInfoNCE` on clusters of the embedding.
+
+    Equation:
+        \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + \sum_{j \in \mathcal{N}_i} e^{s_{ij}}}
+        \mathcal{N}_i = \text{the } \mathtt{nearest} \text{ keys } j \neq i \text{ with the largest } s_{ij}
+
+    Args:
+        nearest: The number of negatives of an anchor, 1 or more; all if there are fewer.
+
+    Defaults:
+        temperature: Here: that of the other conditional objectives.
+        nearest: Here: the paper leaves the sampler open.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (5), which leaves open how
+        keys near the anchor are drawn.
+    """
+
+    streams_queue = False
+
+    nearest: int = checked(whole, least=1, default=16)
+
+    def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(n,) values and weights of one pair of views; ``where`` selects the negatives."""
+        if pairs.draws is not None:
+            return super().values(pairs, i, j, where)
+        sims = torch.cat([masked(*b) for b in pairs.negatives(i, j, self.within_view, where)], 1)
+        hardest = sims.topk(min(self.nearest, sims.shape[1])).values
+        own = pairs.own_sim(i, j) / self.temperature
+        has_negatives = (hardest[:, 0] > EMPTY / 2).to(own.dtype)
+        return softplus(logsumexp(hardest / self.temperature) - own), has_negatives
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class WeaklySupInfoNCE(InfoNCE):
+    r"""InfoNCE with positives of the anchor's auxiliary class: the baseline of WeaklySup-CCLK.
+
+    ``-(1 / |P|) Σ_{p in P} log( e_ip / Σ_j e_ij )``.  Positives: the own sample's other view, and that
+    view of the other samples of the anchor's class, of batch and queue; of equal weight, averaged
+    outside the log.  Negatives: all samples of that view and the queue, whatever their class.
+
+    If pairs have ``draws``, eq. (3) is computed as printed: the positive is the own key, which in
+    batches of partners is the partner's, and the negatives are the drawn keys.
+
+    Equation:
+        \ell_i = -\frac{1}{|\mathcal{P}_i|} \sum_{p \in \mathcal{P}_i} \log \frac{e^{s_{ip}}}{\sum_j
+            e^{s_{ij}}}
+        \mathcal{P}_i = \{ p : z_p = z_i \}
+
+    Shape:
+        (b, d), (b, d), condition (b,) of class ids -> ()
+
+    Defaults:
+        temperature: Code: 0.1 and 0.2 in scripts of Cl-InfoNCE.
+
+    Source:
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (3).
+    """
+
+    value_types = ("categorical",)
+    streams_queue = False
+
+    within_view: bool = field(default=False, init=False)
+    on: str = "condition"
+
+    def where(self, pairs: Pairs) -> Tensor | None:
+        """The other samples of the anchor's class; None: negatives that a sampler chose."""
+        return None if pairs.draws is not None else pairs.same_class(self.on)
+
+    def values(self, pairs: Pairs, i: int, j: int, where: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(n,) values and weights of one pair of views; ``where`` selects the positives."""
+        if where is None:
+            return super().values(pairs, i, j, None)
+        own, m, compared = pairs.own(), pairs.keys.shape[1], pairs.contrasted(where)
+        blocks = [(pairs.sim(i, j), compared[:, :m] | own, where[:, :m] | own)]
+        if pairs.queue is not None:
+            blocks.append((pairs.sim_queue(i), compared[:, m:], where[:, m:]))
+        return log_share(blocks, self.temperature)

@@ -1,4 +1,4 @@
-"""The base of DINO and iBOT: targets from a teacher's scores of prototypes, and their center."""
+"""DINO and iBOT: predict a teacher's assignment, of views or of masked patches, to prototypes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, checked, positive, whole, word
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.sinkhorn import sinkhorn
-from ccl_plugins.objectives.base import ContrastiveObjective
+from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
 from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import Sizes, Table
@@ -113,3 +114,119 @@ class SelfDistillation(ContrastiveObjective):
             raise ValueError(
                 f"the center has {len(self.center)} numbers and embeddings {width}: dim must be their width"
             )
+
+
+class DINOLoss(SelfDistillation):
+    r"""Cross-entropy of a student's scores of prototypes with a teacher's, of other views (DINO).
+
+    ``-Σ_c q_c log p_c`` with ``p = softmax(s / τ)`` of an anchor's scores s, and
+    ``q = softmax((t - center) / τ_t)`` of the scores t of its key in another view, without gradient; all
+    pairs of an anchor and a key have equal weight.  Positives and negatives: none; the center, a moving
+    average of all keys' scores, keeps one prototype from winning always, and the low temperature all from
+    being equal.  With ``centering = "sinkhorn"``, q are codes by Sinkhorn-Knopp in place of it: the keys of
+    the batch, of all views and processes, are assigned to the prototypes, towards equal parts.
+
+    Embeddings are scores, as the method `dino` makes them, not normalized.  In your own loop call
+    ``loss(with_keys(student, teacher, first_key_view=0))``, and ``after_step()`` after each optimizer step,
+    which moves the center by the batches since the last one.
+
+    Equation:
+        \ell_i = -\sum_c q_{ic} \log p_{ic}
+        p_i = \operatorname{softmax}( x_i / \tau ), \quad q_i = \operatorname{softmax}( (y_i - m) /
+            \tau_t )
+
+    Shape:
+        student (u, b, d), teacher (v, b, d) -> ()
+
+    Defaults:
+        temperature: Paper: 0.1. Code: 0.1.
+        teacher_temperature: Paper: 0.04 to 0.07. Code: 0.04. Here: the first value of the paper's
+            warm-up.
+        momentum: Code: 0.9.
+        iterations: Code: 3. Here: that of DINOv2's Sinkhorn-Knopp.
+
+    Source:
+        Caron et al., Emerging Properties in Self-Supervised Vision Transformers (2021), as lightly's
+        ``DINOLoss``.  Sinkhorn-Knopp: Oquab et al., DINOv2: Learning Robust Visual Features without
+        Supervision (2023).
+    """
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """The cross-entropy of each anchor view, which counts as often as there are keys of others."""
+        self.refuse(pairs, pairs.keys)
+        targets = self._of_own_keys(pairs)
+        others: dict[int, list[int]] = {}
+        for i, j in pairs.cross():
+            others.setdefault(i, []).append(j)
+        rows = []
+        for i, keys in others.items():
+            scores = pairs.anchors[i] / self.temperature
+            target = torch.stack([targets[j] for j in keys]).mean(0)
+            values = functional.cross_entropy(scores, target, reduction="none")
+            rows.append((values, torch.full_like(values, len(keys))))
+        if torch.is_grad_enabled():
+            self.collect(pairs.keys.flatten(0, 1))  # of all processes
+        return stack_rows(rows)
+
+    def _of_own_keys(self, pairs: Pairs) -> Tensor:
+        """(v, n, d) the teacher's probabilities of the anchors' own keys."""
+        if self.centering == "mean":
+            return self.targets(pairs.keys[:, pairs.rows])
+        return self.targets(pairs.keys.flatten(0, 1)).view_as(pairs.keys)[:, pairs.rows]
+
+
+class IBOTLoss(SelfDistillation):
+    r"""Cross-entropy of a student's scores of masked patches with a teacher's of the same patches (iBOT).
+
+    ``-Σ_c q_c log p_c`` with ``p = softmax(s / τ)`` of the scores s of a patch that the student has not
+    seen, and ``q = softmax((t - center) / τ_t)`` of a teacher's scores t, which has seen it, without
+    gradient.  The mean over the masked patches of each view, 0 for a view without, and then over all
+    masked views.  Positives and negatives: none; the center, a moving average of the teacher's scores of
+    masked patches, keeps one prototype from winning always.  With ``centering = "sinkhorn"``, q are codes
+    by Sinkhorn-Knopp in place of it: the masked patches of the batch, of all processes, are assigned to
+    the prototypes, towards equal parts.
+
+    The method `ibot` masks patches and scores them; this is a further term of a ``mixture`` beside
+    ``dino``.  In your own loop call ``objective(*views, patches=PatchScores(student, teacher, counts))``,
+    whose views are not read, and ``after_step()`` after each optimizer step, which moves the center.
+
+    Equation:
+        \ell_p = -\sum_c q_{pc} \log p_{pc}
+        p_p = \operatorname{softmax}( x_p / \tau ), \quad q_p = \operatorname{softmax}( (y_p - m) /
+            \tau_t )
+        \mathcal{L} = \operatorname{mean}_{i, v} \operatorname{mean}_{p \text{ in view } v \text{ of } i}
+            \, \ell_p
+
+    Shape:
+        patches: student and teacher (p, d), with counts (b, v) -> ()
+
+    Defaults:
+        temperature: Paper: 0.1. Code: 0.1.
+        teacher_temperature: Paper: 0.04 to 0.07. Code: 0.04 to 0.07. Here: the first value of the
+            warm-up.
+        momentum: Code: 0.9.
+        iterations: Code: 3. Here: that of DINOv2's Sinkhorn-Knopp.
+
+    Source:
+        Zhou et al., iBOT: Image BERT Pre-Training with Online Tokenizer (2022), as lightly's
+        ``IBOTPatchLoss``.  The paper's released code has the center of all patches; that of masked patches
+        and Sinkhorn-Knopp are of Oquab et al., DINOv2: Learning Robust Visual Features without Supervision
+        (2023).
+    """
+
+    min_views = 1
+    reads_patches = True
+
+    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
+        """The mean cross-entropy of the masked patches, a row for each view that may have some."""
+        patches = pairs.samples.patches
+        if patches is None:
+            raise ValueError("IBOTLoss reads masked patches, and these pairs have none")
+        self.refuse(pairs, patches.teacher)
+        targets = self.targets(patches.teacher, across=pairs.processes > 1)
+        scores = patches.student / self.temperature
+        errors = functional.cross_entropy(scores, targets, reduction="none")
+        if torch.is_grad_enabled():
+            self.collect(patches.teacher, pairs.processes)
+        values = patches.mean_of_images(errors)
+        return values, torch.ones_like(values)

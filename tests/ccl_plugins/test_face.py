@@ -104,7 +104,7 @@ def test_info_says_all_there_is():
     text = str(ccl.info("objective", "fair_cclk"))
     for part in (
         "ccl-plugins",
-        "fair_cclk.py:",
+        "cclk.py:",
         "kernel: Kernel",
         "temperature: Scalar =",
         "Args:",

@@ -51,7 +51,7 @@ print(found._repr_html_())
 
 def test_a_description_has_everything_there_is_to_know():
     found = ccl.info("objective", "fair_cclk")
-    assert found.file.partition(":")[0].endswith("ccl_plugins/objectives/fair_cclk.py")
+    assert found.file.partition(":")[0].endswith("ccl_plugins/objectives/cclk.py")
     assert found.signature.startswith("FairCCLK(\n")
     assert "    temperature: Scalar = 0.1," in found.signature
     assert "condition" in found.declares["conditions"]
