@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from pytorch_lightning import Callback
 from support.evaluating_ranks import measure_together
+from support.forks import forked, kill, status
 from support.resuming import assert_equal
 from support.vector_pipeline import make_pipeline
 
@@ -34,22 +33,6 @@ class Slow(Callback):
         time.sleep(self.pause)
 
 
-def forked(work: Any) -> int:
-    """Another process, which exits with 0 if it finishes and 3 if the folder is in use."""
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            torch.set_num_threads(1)
-            work()
-            status = 0
-        except (FolderInUse, RunExists):
-            status = 3
-        finally:
-            os._exit(status)
-    return child
-
-
 def resume(out: Path, pause: float = 0.02, **also: Any) -> Any:
     callbacks = [Slow(pause)]
     return make_pipeline().fit(
@@ -58,9 +41,9 @@ def resume(out: Path, pause: float = 0.02, **also: Any) -> Any:
 
 
 def test_of_two_that_resume_at_once_one_proceeds(finished_run, copied_run, tmp_path):
-    both = [forked(lambda: resume(copied_run)) for _ in range(2)]
-    ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in both]
-    assert sorted(ended) == [0, 3]
+    refused = (FolderInUse, RunExists)
+    both = [forked(lambda: resume(copied_run), refused) for _ in range(2)]
+    assert sorted(map(status, both)) == [0, 3]
     whole = make_pipeline().fit(
         out=Path(shutil.copytree(finished_run, tmp_path / "whole")),
         resume=True,
@@ -87,8 +70,7 @@ def test_a_run_in_use_is_refused_and_one_that_was_killed_is_not(copied_run, work
         with pytest.raises(FolderInUse, match=message):
             Run(copied_run, make_pipeline()).evaluate()
     finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        kill(child)
     run = make_pipeline().fit(out=copied_run, resume=True, progress=False, **EPOCHS)
     assert run.evaluate()
 

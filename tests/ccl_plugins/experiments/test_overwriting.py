@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import json
-import os
 import random
 import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
+from support.forks import forked, kill, status
 from support.vector_pipeline import make_pipeline
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
@@ -100,7 +99,7 @@ def refuse() -> None:
     raise PermissionError(13, "Permission denied")
 
 
-@functools.cache
+@cache
 def pipelines() -> list[Any]:
     """That of the old run, another one, and one of more epochs."""
     return [make_pipeline(), make_pipeline(temperature=0.5), make_pipeline(epochs=3)]
@@ -138,13 +137,8 @@ def test_an_overwrite_that_fails_at_any_change_loses_no_run(old, tmp_path, fault
 
 def killed(out: Path, at: int, faults: Faults) -> bool:
     """Whether another process that deletes the run was killed, without warning, at a change."""
-    child = os.fork()
-    if child == 0:
-        try:
-            faults.run(out, at, lambda: os.kill(os.getpid(), signal.SIGKILL), RunFolder(out).clear)
-        finally:
-            os._exit(0)
-    return os.waitpid(child, 0)[1] == signal.SIGKILL
+    fault = partial(signal.raise_signal, signal.SIGKILL)
+    return status(forked(partial(faults.run, out, at, fault, RunFolder(out).clear))) == -9
 
 
 def test_an_overwrite_killed_at_any_moment_loses_no_run(old, tmp_path, faults):
@@ -171,19 +165,16 @@ def test_an_overwriting_training_killed_at_random_is_old_new_or_none(old, tmp_pa
     for i in range(8):
         out = Path(shutil.copytree(old, tmp_path / str(i)))
         started = out / "started"
-        child = os.fork()
-        if child == 0:
-            try:
-                torch.set_num_threads(1)
-                started.touch()
-                pipeline.fit(out=out, overwrite=True, progress=False)
-            finally:
-                os._exit(0)
+
+        def overwrite(out: Path = out, started: Path = started) -> None:
+            started.touch()
+            pipeline.fit(out=out, overwrite=True, progress=False)
+
+        child = forked(overwrite)
         while not started.exists():
             time.sleep(0.001)
         time.sleep(draw.random() * 0.5)
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
+        kill(child)
         if (out / "pipeline.json").exists() and ccl.load(out).record["objective"] != (
             pipeline.to_dict()["objective"]
         ):

@@ -5,10 +5,10 @@ import fcntl
 import os
 import resource
 import signal
-import traceback
 
 import pytest
 import torch
+from support.forks import another, forked, kill, status
 
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.cache import cached
@@ -53,19 +53,8 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, write):
 
 
 def statuses(count, work):
-    """The exit statuses of processes that work at once: 0, or 1 after an error."""
-    children = []
-    for _ in range(count):
-        child = os.fork()
-        if child == 0:
-            try:
-                work()
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
-        children.append(child)
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    """The exit statuses of processes that work at once."""
+    return [*map(status, [forked(work) for _ in range(count)])]
 
 
 def test_processes_may_write_into_one_folder_at_once(tmp_path):
@@ -96,29 +85,23 @@ def test_two_processes_may_ask_the_cache_at_once(tmp_path):
     assert not [*tmp_path.rglob("*.partial")]
 
 
-def begin_to_write(path, then):
+def begun(path):
     """Another process that has written a part of a file, and waits for what becomes of it."""
-    readable, writable = os.pipe()
-    child = os.fork()
-    if child == 0:
+
+    def write(ready):
         with atomic_write(path) as temporary:
             temporary.write_text("par")
             (temporary.parent / ".tmpX").write_text("of a library")
-            os.write(writable, b"x")
+            ready()
             signal.pause()
-    os.read(readable, 1)
-    try:
-        then(child)
-    finally:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        os.close(readable)
-        os.close(writable)
+
+    return another(write)
 
 
 def test_the_temporary_files_of_a_killed_process_are_deleted_by_the_next_write(tmp_path):
     for _ in range(3):
-        begin_to_write(tmp_path / "one", lambda child: os.kill(child, signal.SIGKILL))
+        with begun(tmp_path / "one") as child:
+            kill(child)
     (tmp_path / ".empty.0a1b2c3d.partial").mkdir()  # killed before anything was written
     assert len([*tmp_path.glob(".*.partial")]) == 2  # the last, and the empty one
     write_checkpoint(tmp_path / "two", {"x": 1})
@@ -135,13 +118,11 @@ def test_folders_of_others_that_end_so_are_not_deleted(tmp_path):
 
 
 def test_the_temporary_files_of_a_living_process_stay(tmp_path):
-    def write(child):
+    with begun(tmp_path / "one") as child:
         os.kill(child, signal.SIGSTOP)
         write_checkpoint(tmp_path / "two", {"x": 1})
         (left,) = tmp_path.glob(".one.*.partial")
         assert {path.name for path in left.iterdir()} == {".lock", ".tmpX", "one"}
-
-    begin_to_write(tmp_path / "one", write)
 
 
 def test_a_file_system_without_locks_is_written_to(tmp_path, monkeypatch):

@@ -13,30 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from support.forks import another, kill
 
 from ccl_plugins.files import lock
 from ccl_plugins.files.lock import LOCK, MARKER, OWNER, FolderInUse, owning, refuse_in_use
-
-
-@contextlib.contextmanager
-def another(work: Callable[[Callable[[], object]], None]) -> Iterator[int]:
-    """Another process that calls ``work(ready)``; the block begins when it is ready."""
-    readable, writable = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            work(lambda: os.write(writable, b"x"))
-        finally:
-            os._exit(0)
-    try:
-        os.read(readable, 1)
-        yield child
-    finally:
-        with contextlib.suppress(ChildProcessError):  # which was killed
-            if os.waitpid(child, os.WNOHANG) == (0, 0):
-                kill(child)
-        os.close(readable)
-        os.close(writable)
 
 
 @contextlib.contextmanager
@@ -50,11 +30,6 @@ def held(folder: Path) -> Iterator[int]:
 
     with another(hold) as child:
         yield child
-
-
-def kill(child: int) -> None:
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
 
 
 @pytest.fixture(
