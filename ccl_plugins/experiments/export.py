@@ -75,7 +75,7 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     target = Path(folder).expanduser() if folder is not None else run.folder.exports[format]
     if folder is None:
         run.folder.refuse_links()
-    _refuse_other_files(target, run.folder.written() if folder is None else ())
+    _refuse_other_files(target, run.folder.own_names() if folder is None else ())
     config = describe(run, format)
     plain = plain_backbone(run)
     program = None if format == "timm" else _saved(traced(plain, run, config))

@@ -174,8 +174,8 @@ def measure_to_choose(
             )
         else:
             able.append((choice, evaluator))
-    known, seen = held_out(train) if on is None else (train, on)
-    measured = measure(pipeline, known, seen, evaluators=able)
+    fitted_to, measured_on = held_out(train) if on is None else (train, on)
+    measured = measure(pipeline, fitted_to, measured_on, evaluators=able)
     return {
         name: replace(each, sentence=each.sentence.replace("test samples", "validation samples"))
         for name, each in measured.items()

@@ -183,7 +183,7 @@ def _refuse_others(checked: Checked) -> None:
     """Refuse a folder with files of others that the run would replace."""
     folder, point = checked.folder, checked.point
     folder.refuse_links()
-    if _lacks_list(checked):
+    if _lacks_inventory(checked):
         return
     logged = exact_files(folder.path, names_of(checked.pipeline.built_loggers.values()))
     last = folder.checkpoint(point.step).name if point else ""
@@ -191,10 +191,10 @@ def _refuse_others(checked: Checked) -> None:
     folder.refuse_others(*folder.fixed, *later, *folder.embeddings.values(), *logged)
 
 
-def _lacks_list(checked: Checked) -> bool:
-    """Whether the run in the folder came without the list of what it wrote, as from another machine."""
+def _lacks_inventory(checked: Checked) -> bool:
+    """Whether the run in the folder came without its inventory, as from another machine."""
     folder = checked.folder
-    if folder.list.exists() or folder.overwritten.exists():
+    if folder.inventory.exists() or folder.overwritten.exists():
         return False
     if checked.point is not None:
         return True
@@ -378,7 +378,7 @@ def _begin(prepared: Prepared) -> None:
     """Clear the folder as was asked, and write the record."""
     checked = prepared.checked
     folder = checked.folder
-    if _lacks_list(checked):
+    if _lacks_inventory(checked):
         folder.adopt()
     if checked.overwrite or folder.overwritten.exists():
         folder.clear()

@@ -62,7 +62,7 @@ def _last(folder: Path) -> str:
 
 def event_files(folder: Path) -> list[str]:
     """The names of the files of events that a run wrote into its folder."""
-    return [name for name in RunFolder(folder).written() if name.startswith(EVENTS)]
+    return [name for name in RunFolder(folder).own_names() if name.startswith(EVENTS)]
 
 
 def catch_thread_errors() -> None:

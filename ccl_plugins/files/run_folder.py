@@ -41,7 +41,7 @@ class InTheWay(FileExistsError, Mistake):
 class RunFolder:
     """The files of a run; what its loggers leave lies in the folder itself.
 
-    A list there has the exact names of all that the run wrote: these alone are replaced and deleted.
+    An inventory there has the exact names of all that the run wrote: these alone are replaced and deleted.
 
     Args:
         path: The folder, which need not exist.
@@ -75,7 +75,7 @@ class RunFolder:
         """The folder that an export goes to by default, by its format."""
         self.lightning = path / "lightning"
         """Where Lightning's own callbacks write, as ``ModelCheckpoint``."""
-        self.list = path / "written.json"
+        self.inventory = path / "written.json"
         """The names of what the run wrote."""
         self.overwritten = path / ".overwritten"
         """The record while its run is deleted: as long as it is here, no other file of a run counts."""
@@ -105,7 +105,7 @@ class RunFolder:
     @property
     def tables(self) -> list[Path]:
         """The files of tables that the run wrote."""
-        own = map(self.path.joinpath, self.written())
+        own = map(self.path.joinpath, self.own_names())
         return [each for each in own if each.name.startswith(TABLE)]
 
     @property
@@ -167,43 +167,43 @@ class RunFolder:
 
     def _named(self, names: Iterable[str]) -> list[Path]:
         """The run's files with some names, in the folder itself."""
-        own = {*self.written()}
+        own = {*self.own_names()}
         found = {file for name in names for file in self.path.glob(name) if file.name in own}
         return sorted(file for file in found if file.is_file() and not file.is_symlink())
 
     # What the run wrote.
 
-    def written(self) -> list[str]:
-        """The names in the list, in the order in which they were first written; none without a list.
+    def own_names(self) -> list[str]:
+        """The names of what the run wrote, in the order of their first writing; none without an inventory.
 
         A name is that of a file below the folder, as ``"checkpoints/step-00000010.ckpt"``; what is no such
         name is left out.
 
         Raises:
-            DamagedFile: If the list is damaged, or another's file of this name.
+            DamagedFile: If the inventory is damaged, or another's file of this name.
         """
         try:
-            names = json.loads(self.list.read_text("utf-8"))["written"]
+            names = json.loads(self.inventory.read_text("utf-8"))["written"]
             if not isinstance(names, list):
                 raise TypeError("no list")
         except (FileNotFoundError, NotADirectoryError):
             return []
         except (ValueError, TypeError, KeyError) as error:
             raise DamagedFile(
-                f"{self.list} is damaged ({error}): what the run wrote is not known, and nothing is"
+                f"{self.inventory} is damaged ({error}): what the run wrote is not known, and nothing is"
                 " replaced or deleted; bring a copy back, or name another folder"
             ) from error
         return [n for n in names if isinstance(n, str) and "\0" not in n and n == self._name(n)]
 
     def note(self, *files: Path) -> None:
-        """Put files below the folder into the list; files elsewhere are passed over.
+        """Put files below the folder into the inventory; files elsewhere are passed over.
 
         A file is noted before it is written: so no process that is killed leaves one that is not.
         """
-        before = self.written()
+        before = self.own_names()
         names = [*dict.fromkeys([*before, *filter(None, map(self._name, files))])]
         if names != before:
-            self._list(names)
+            self._write_inventory(names)
 
     def claim(self, file: Path) -> Path:
         """Note a file that the run is about to write; return it.
@@ -221,11 +221,11 @@ class RunFolder:
         Raises:
             InTheWay: Naming the first that is there.
         """
-        own = {*self.written()}
+        own = {*self.own_names()}
         for file in files:
             if os.path.lexists(file) and self._name(file) not in own:
                 raise InTheWay(
-                    f"{file} is in the way: {self.list} does not have it as written by a run, which"
+                    f"{file} is in the way: {self.inventory} does not have it as written by a run, which"
                     " would replace it; move it, or name another folder"
                 )
 
@@ -245,21 +245,21 @@ class RunFolder:
                 raise OSError(f"{folder} is a file, and a run needs a folder there: move it")
 
     def adopt(self) -> None:
-        """Note the files of a run that came without its list, as from a machine of somebody else.
+        """Note the files of a run that came without its inventory, as from a machine of somebody else.
 
         The caller has checked that they are a run's.
         """
-        if not self.list.exists():
+        if not self.inventory.exists():
             self.note(*(each for each in (*self.fixed, *self.steps) if each.exists()))
 
     def _name(self, file: Path | str) -> str | None:
-        """The name of a file below the folder, as the list has it; None for a file elsewhere."""
+        """The name of a file below the folder, as the inventory has it; None for a file elsewhere."""
         absolute = os.path.abspath(self.path / file if isinstance(file, str) else file)
         name = Path(os.path.relpath(absolute, os.path.abspath(self.path))).as_posix()
         return None if name in (".", "..") or name.startswith("../") else name
 
-    def _list(self, names: list[str]) -> None:
-        with atomic_write(self.list) as temporary:
+    def _write_inventory(self, names: list[str]) -> None:
+        with atomic_write(self.inventory) as temporary:
             temporary.write_text(json.dumps({"written": names}, indent=1) + "\n", "utf-8")
 
     # Deleting.
@@ -269,7 +269,7 @@ class RunFolder:
 
         Folders below it that are empty then go too.
         """
-        own = self.written()
+        own = self.own_names()
         names = [name for file in files if (name := self._name(file)) in own]
         if not names:
             return
@@ -289,9 +289,9 @@ class RunFolder:
             if each.is_dir() and not any(each.iterdir()):
                 each.rmdir()
         if left := [name for name in own if name not in names]:
-            self._list(left)
+            self._write_inventory(left)
         else:
-            self.list.unlink()
+            self.inventory.unlink()
 
     def clear(self) -> None:
         """Delete all files that the run wrote, and nothing else in the folder.
@@ -302,7 +302,7 @@ class RunFolder:
         Raises:
             OSError: If a file cannot be deleted; a note says what becomes of the rest.
         """
-        names = self.written()
+        names = self.own_names()
         if not names and not self.overwritten.exists():
             return
         if self.record.name in names and self.record.exists():

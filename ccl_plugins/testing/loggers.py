@@ -93,7 +93,9 @@ def check_leaves_what_it_names(subject: Subject) -> None:
     with folder() as path:
         log(opened(logger, path), 1, 2)
         for left in (
-            each for each in path.iterdir() if each.name not in (RunFolder(path).list.name, SUMS)
+            each
+            for each in path.iterdir()
+            if each.name not in (RunFolder(path).inventory.name, SUMS)
         ):
             named = any(fnmatch(left.name, name) for name in names)
             require(named, f"it leaves {left.name}, and names {names}")

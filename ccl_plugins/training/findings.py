@@ -54,19 +54,19 @@ class Findings:
     """The findings of a run: each is a warning of one line, once, on the first process.
 
     Args:
-        known: Findings that were said before, as before a resume: their names and what they are about.
+        said: Findings that were said before, as before a resume: their names and what they are about.
         listener: Called with each finding.
     """
 
-    known: set[tuple[str, str]] = field(default_factory=set)
+    said: set[tuple[str, str]] = field(default_factory=set)
     listener: Callable[[Finding], None] | None = None
     found: list[Finding] = field(default_factory=list)
 
     def say(self, finding: Finding, stacklevel: int = 2) -> None:
-        """Warn of a finding, unless one of this name about the same thing is known."""
-        if (finding.name, finding.about) in self.known:
+        """Warn of a finding, unless one of this name about the same thing was said."""
+        if (finding.name, finding.about) in self.said:
             return
-        self.known.add((finding.name, finding.about))
+        self.said.add((finding.name, finding.about))
         if not is_first():
             return
         self.found.append(finding)

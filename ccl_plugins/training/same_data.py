@@ -49,8 +49,8 @@ def fingerprint(
     for name, each in by_modality(transform).items() if transform is not None else ():
         if (tokenizer := trait(each, "fingerprint")()) is not None:
             identity["columns"][f"tokens of {name}"] = ["tokens", tokenizer]
-    known = {name: each for name, each in identity.items() if name != "written"}
-    identity["digest"] = hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
+    content = {name: each for name, each in identity.items() if name != "written"}
+    identity["digest"] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return identity
 
 

@@ -128,7 +128,7 @@ def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int, findings
     samples = pairs.keys.shape[1] + (queued or 0)
     if samples > 1 and not ranks.all_of(not bool(weights.any())):
         return False
-    names = {name for name, _ in findings.known}
+    names = {name for name, _ in findings.said}
     if names & {"a-condition-is-constant", "a-condition-is-unique-per-sample"}:
         return True  # this is why
     finding = Finding(

@@ -71,7 +71,7 @@ class Diagnosis(Callback):
             warnings.warn(f"{error}; what was found before may be said again", stacklevel=2)
             earlier = []
         self._findings.found[:0] = earlier
-        self._findings.known |= {(each.name, each.about) for each in earlier}
+        self._findings.said |= {(each.name, each.about) for each in earlier}
         self._findings.listener = self._write
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:

@@ -73,7 +73,7 @@ def opened(
 
     run = RunFolder(folder)
     names = [run.history.name, *names_of(loggers.values())]
-    others = _found(folder, names) - {folder / each for each in run.written()}
+    others = _found(folder, names) - {folder / each for each in run.own_names()}
     run.unseal(names)
     made: list[Any] = []
 

@@ -39,10 +39,7 @@ class Halves:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    pipeline = make_pipeline(epochs=1)
-    pipeline = ccl.Pipeline(
-        **pipeline.choices, evaluate=["knn", Halves()], fit=pipeline.settings.to_dict()
-    )
+    pipeline = make_pipeline(evaluate=["knn", Halves()], epochs=1)
     return pipeline.fit(out=tmp_path_factory.mktemp("runs") / "run", progress=False)
 
 
@@ -220,29 +217,25 @@ def test_the_validation_part_has_all_classes_where_rows_repeat_them_in_turn():
         validation_rows(1)
 
 
-def test_weights_trained_further_have_no_older_measurements(tmp_path):
-    pipeline = make_pipeline(epochs=1)
-    run = pipeline.fit(out=tmp_path / "run", progress=False)
-    run.evaluate()
+def test_weights_trained_further_have_no_older_measurements(copied_run):
+    pipeline = make_pipeline()
+    run = pipeline.fit(out=copied_run, resume=True, progress=False)
+    assert run.metrics, "nothing was left to train"
     run.validate()
-    run = pipeline.fit(out=run.path, resume=True, progress=False, epochs=2)
+    run = pipeline.fit(out=copied_run, resume=True, progress=False, epochs=3)
     assert (run.metrics, run.validation) == ({}, {})
     assert run.before.keys() == {"knn/top1"}
     assert not run.folder.metrics.exists()
-    run.evaluate()
+    assert run.evaluate() == ccl.load(copied_run).metrics
     run.validate()
     run.folder.clear()
     assert [*run.path.glob("*.json")] == []
 
 
 def test_two_evaluators_that_give_the_same_metric_are_refused(tmp_path):
-    choices = make_pipeline().choices
     twice = [ccl.evaluator("knn", k=3), ccl.evaluator("knn", k=5)]
-    pipeline = ccl.Pipeline(
-        **choices, evaluate=twice, fit={"epochs": 1, "workers": 0, "batch_size": 16}
-    )
     with pytest.raises(ValueError, match="two evaluators give 'knn/top1', the second is KNN"):
-        pipeline.fit(out=tmp_path / "run", progress=False)
+        make_pipeline(evaluate=twice, epochs=1).fit(out=tmp_path / "run", progress=False)
 
 
 class Undefined:
@@ -253,10 +246,7 @@ class Undefined:
 
 
 def test_an_undefined_metric_is_left_out_with_a_warning_and_the_others_are_kept(tmp_path):
-    choices = make_pipeline().choices
-    pipeline = ccl.Pipeline(
-        **choices, evaluate=[Undefined(), "knn"], fit={"epochs": 1, "workers": 0, "batch_size": 16}
-    )
+    pipeline = make_pipeline(evaluate=[Undefined(), "knn"], epochs=1)
     with pytest.warns(UserWarning, match="evaluator local/undefined.* is left out: column 'x'"):
         run = pipeline.fit(out=tmp_path / "run", progress=False)
     assert run.before.keys() == {"knn/top1"}

@@ -248,12 +248,12 @@ def test_a_damaged_list_is_named_and_nothing_is_deleted(out):
 def test_a_run_that_came_without_its_list_gets_one(out, given):
     (out / "written.json").unlink()
     make_pipeline().fit(out=out, progress=False, **given)
-    assert {"pipeline.json", "weights.pt", "history.csv"} <= {*RunFolder(out).written()}
+    assert {"pipeline.json", "weights.pt", "history.csv"} <= {*RunFolder(out).own_names()}
     assert content(out).keys() >= NOTES
 
 
 def test_all_that_a_run_wrote_is_in_its_list(old):
-    assert {*RunFolder(old).written()} | NOTES | {"written.json", "SHA256SUMS"} >= content(
+    assert {*RunFolder(old).own_names()} | NOTES | {"written.json", "SHA256SUMS"} >= content(
         old
     ).keys()
 
@@ -271,14 +271,6 @@ def test_nothing_of_a_killed_write_is_left_in_a_run(out):
         (out / name / ".weights.pt.0a1b2c3d.partial" / "weights.pt").write_text("par")
     make_pipeline().fit(out=out, resume=True, progress=False)
     assert [each.name for each in out.rglob("*.partial")] == [".mine.partial"]
-
-
-def test_metrics_of_older_weights_do_not_stay(out):
-    make_pipeline().fit(out=out, resume=True, progress=False)
-    assert (out / "metrics.json").exists()  # nothing was left to train
-    run = make_pipeline().fit(out=out, resume=True, progress=False, epochs=3)
-    assert not (out / "metrics.json").exists()
-    assert run.evaluate() == ccl.load(out).metrics
 
 
 def test_a_finished_run_that_is_resumed_has_its_evaluations_once(out):
