@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
+from lightly.utils import dist
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import DEEPEST, matrix, one_of, whole
@@ -87,7 +88,6 @@ class MoCoV2(WithQueue, MomentumMethod):
     def key(self, x: Tensor) -> Tensor:
         """Keys (n, d), from shuffled batches if there are several processes."""
         from lightly.models.utils import batch_shuffle, batch_unshuffle
-        from lightly.utils import dist
 
         if not self.shuffle or dist.world_size() == 1:
             return super().key(x)

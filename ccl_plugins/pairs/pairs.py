@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
 
 import torch
+from lightly.utils import dist
 from torch import Tensor
 
 from ccl_plugins.numerics.condition_values import replace_invalid
@@ -447,8 +448,6 @@ def _compared(
     gather_distributed: bool,
 ) -> Pairs:
     """Anchors of this process and keys of this one or of all."""
-    from lightly.utils import dist
-
     samples = Samples() if samples is None else samples.at_least_float32()
     processes = dist.world_size() if gather_distributed else 1
     offset = 0
