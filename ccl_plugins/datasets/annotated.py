@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils import data
 
+from ccl_plugins.datasets.splitting import hold_out
 from ccl_plugins.files.tables import row_of
 from ccl_plugins.metadata.groups import sample_groups
 
@@ -89,6 +90,14 @@ class Annotated(OfOthers):
         self.reading: Any = {}
         self.group = group
         sample_groups(self)
+
+    def held_out(self, test_fraction: float, seed: int) -> dict[str, Tensor]:
+        """The rows of ``"train"`` and ``"test"``, if a part of each class is kept for testing.
+
+        See `ccl_plugins.datasets.splitting.hold_out`.
+        """
+        words = self.vocabulary.get("label")
+        return hold_out(self.targets, test_fraction, seed, sample_groups(self), words)
 
     def _made(self, index: int, sample: Any) -> tuple[Any, int]:
         """The sample and its target."""

@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.datasets.annotated import Annotated, annotations_of
-from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
+from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split
 from ccl_plugins.files.arrays import as_numbers, read_npy
 from ccl_plugins.files.mapped import Rows, blocks, by_row
 from ccl_plugins.files.reading import naming_files
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.metadata.columns import Encoded, encode
-from ccl_plugins.metadata.groups import sample_groups
 from ccl_plugins.protocols import ValueType
 
 
@@ -133,9 +132,7 @@ class Features:
         ]
         if self.test_fraction is not None:
             (whole,) = splits
-            groups = sample_groups(whole)
-            words = whole.vocabulary.get("label")
-            held = hold_out(whole.targets, self.test_fraction, self.seed, groups, words).values()
+            held = whole.held_out(self.test_fraction, self.seed).values()
             splits = [
                 Annotated(vectors[0][rows], *annotations_of(whole, rows.tolist())) for rows in held
             ]

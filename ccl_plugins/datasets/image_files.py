@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.datasets.annotated import Annotated, annotations_of
-from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
+from ccl_plugins.datasets.splitting import check_fraction, check_split
 from ccl_plugins.files.images import (
     Levels,
     Mode,
@@ -35,7 +35,6 @@ from ccl_plugins.files.looks import Look, Looks
 from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.files.tables import row_of
 from ccl_plugins.metadata.columns import Encoded
-from ccl_plugins.metadata.groups import sample_groups
 
 OnError = Literal["error", "skip"]
 
@@ -338,9 +337,7 @@ class ImageFileDataset:
 
     def _rows(self, split: str, files: ImageFiles) -> list[int]:
         """The rows of a split in the source of both."""
-        fraction, groups = self.test_fraction or 0.0, sample_groups(files)
-        words = files.vocabulary.get("label")
-        return hold_out(files.targets, fraction, self.seed, groups, words)[split].tolist()
+        return files.held_out(self.test_fraction or 0.0, self.seed)[split].tolist()
 
 
 def _type_of(path: str) -> str:
