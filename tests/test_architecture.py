@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import graphlib
 import re
 import subprocess
@@ -152,6 +153,21 @@ def test_the_registry_stands_on_the_standard_library_and_pluggy():
     for module, imports in modules("ccl_registry").items():
         absolute = {i.name.partition(".")[0] for i in imports if not i.relative}
         assert absolute <= {*sys.stdlib_module_names, "pluggy"}, module
+
+
+ACCIDENTS = {"Broken", "CannotBeSent", "Failed", "LostProcess", "NotFinite", "RunInterrupted"}
+"""The exceptions of the package whose cause is nothing that a user has written."""
+
+
+def test_what_a_user_can_mend_is_a_mistake():
+    trees = [ast.parse(path.read_text("utf-8")) for path in (ROOT / "ccl_plugins").rglob("*.py")]
+    nodes = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    bases = {node.name: {ast.unparse(base) for base in node.bases} for node in nodes}
+    builtin = {name for name, value in vars(builtins).items() if hasattr(value, "__traceback__")}
+    mistakes = {"Mistake", "engine.Mistake"}
+    assert {
+        name for name in bases if bases[name] & builtin and not bases[name] & mistakes
+    } == ACCIDENTS
 
 
 def test_components_and_what_they_stand_on_work_without_the_registry():

@@ -189,7 +189,7 @@ def test_a_function_is_told_what_to_declare_and_then_is_a_kernel(use):
     def kernel(a, b):
         return as_vectors(a) @ as_vectors(b).T
 
-    with pytest.raises((TypeError, ccl.RegistryError), match="declare positive_definite = True"):
+    with pytest.raises((TypeError, ccl.Mistake), match="declare positive_definite = True"):
         use(kernel)
     kernel.positive_definite = True
     use(kernel)
