@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
+
+import pytest
 
 from ccl_plugins.kinds import registry
 from ccl_plugins.testing.subject import Subject, kind_module, laws
@@ -27,3 +29,24 @@ def law_names(module: ModuleType) -> set[str]:
 def names(kind: str) -> set[str]:
     """The names of a kind's checks."""
     return law_names(kind_module(kind))
+
+
+def law_tests(
+    kind: str, broken: Mapping[type, set[str]], found: Callable[[str, type], set[str]] = broken_laws
+) -> tuple[Callable[..., None], Callable[[], None]]:
+    """Two tests: each component breaks the laws that are named, and each law of a kind is broken.
+
+    Args:
+        kind: The kind.
+        broken: The names of laws, by the component that breaks them and no others.
+        found: The names of the laws that a component of the kind breaks.
+    """
+
+    @pytest.mark.parametrize("component", broken)
+    def test_the_law_that_is_broken_is_named(component: type) -> None:
+        assert found(kind, component) == broken[component]
+
+    def test_every_law_is_broken_once() -> None:
+        assert set().union(*broken.values()) == names(kind)
+
+    return test_the_law_that_is_broken_is_named, test_every_law_is_broken_once

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from support.broken import broken_laws, names
+from support.broken import law_tests
 from torch import nn
 
 from ccl_plugins.testing.inputs import PatchBackbone, SmallBackbone
@@ -86,10 +85,4 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("backbone", BROKEN)
-def test_the_law_that_is_broken_is_named(backbone):
-    assert broken_laws("backbone", backbone) == BROKEN[backbone]
-
-
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("backbone")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests("backbone", BROKEN)

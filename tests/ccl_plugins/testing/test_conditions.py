@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-import pytest
 import torch
-from support.broken import broken_laws, names
+from support.broken import law_tests
 
 from ccl_plugins.protocols import Table
 
@@ -157,10 +156,4 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("condition", BROKEN)
-def test_the_law_that_is_broken_is_named(condition):
-    assert broken_laws("condition", condition) == BROKEN[condition]
-
-
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("condition")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests("condition", BROKEN)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
-from support.broken import broken_laws, names
+from support.broken import law_tests
 
 from ccl_plugins.testing.inputs import ExampleDataset, Split
 
@@ -162,10 +161,4 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("dataset", BROKEN)
-def test_the_law_that_is_broken_is_named(dataset):
-    assert broken_laws("dataset", dataset) == BROKEN[dataset]
-
-
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("dataset")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests("dataset", BROKEN)

@@ -6,9 +6,8 @@ import math
 from dataclasses import replace
 from typing import ClassVar
 
-import pytest
 import torch
-from support.broken import broken_laws, names
+from support.broken import law_tests
 
 from ccl_plugins.evaluators import KNN
 from ccl_plugins.protocols import Measurement
@@ -173,10 +172,4 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("evaluator", BROKEN)
-def test_the_law_that_is_broken_is_named(evaluator):
-    assert broken_laws("evaluator", evaluator) == BROKEN[evaluator]
-
-
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("evaluator")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests("evaluator", BROKEN)

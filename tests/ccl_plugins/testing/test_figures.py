@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import matplotlib
 import pytest
-from support.broken import broken_laws, names
+from support.broken import broken_laws, law_tests, names
 
 from ccl_plugins.figures import figure
 from ccl_plugins.protocols import DoesNotApply
@@ -126,10 +126,10 @@ def _as_before():
     plt.close("all")
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=lambda each: each.__name__)
-def test_the_law_that_a_figure_breaks_is_found(broken):
-    assert broken_laws("figure", broken) & names("figure") == BROKEN[broken]
+def of_figures(kind, broken):
+    return broken_laws(kind, broken) & names(kind)
 
 
-def test_every_law_is_broken_by_one():
-    assert set.union(*BROKEN.values()) == names("figure")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests(
+    "figure", BROKEN, of_figures
+)

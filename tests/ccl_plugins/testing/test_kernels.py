@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.broken import broken_laws, names
+from support.broken import law_tests
 
 import ccl_plugins as ccl
 from ccl_plugins.numerics.condition_values import (
@@ -177,13 +177,7 @@ BROKEN |= {
 }
 
 
-@pytest.mark.parametrize("kernel", BROKEN)
-def test_the_law_that_is_broken_is_named(kernel):
-    assert broken_laws("kernel", kernel) == BROKEN[kernel]
-
-
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("kernel")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests("kernel", BROKEN)
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,10 @@
 from __future__ import annotations
 
-import pytest
 import torch
-from support.broken import broken_laws, names
+from support.broken import broken_laws, law_tests
 from support.broken_methods import BROKEN, Sound
 
-
-@pytest.mark.parametrize("method", BROKEN)
-def test_the_law_that_is_broken_is_named(method):
-    assert broken_laws("method", method) == BROKEN[method]
-
-
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("method")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests("method", BROKEN)
 
 
 class Reading(Sound):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
-from support.broken import broken_laws, names
+from support.broken import broken_laws, law_tests
 from support.broken_objectives import BROKEN
 
 from ccl_plugins.objectives import ContrastiveObjective
@@ -35,14 +34,13 @@ class Centers(ContrastiveObjective):
         return values, torch.ones_like(values)
 
 
-@pytest.mark.parametrize("objective", BROKEN)
-def test_the_law_that_is_broken_is_named(objective):
-    others = {COMPILES} - BROKEN[objective]
-    assert broken_laws("objective", objective, others) == BROKEN[objective]
+def without_compiling(kind, objective):
+    return broken_laws(kind, objective, {COMPILES} - BROKEN[objective])
 
 
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("objective")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests(
+    "objective", BROKEN, without_compiling
+)
 
 
 def test_an_objective_gets_no_class_that_its_tables_lack():

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
-from support.broken import broken_laws, names
+from support.broken import law_tests
 
 from ccl_plugins.optimizers import SGD
 
@@ -113,10 +112,4 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("optimizer", BROKEN)
-def test_the_law_that_is_broken_is_named(optimizer):
-    assert broken_laws("optimizer", optimizer) == BROKEN[optimizer]
-
-
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("optimizer")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests("optimizer", BROKEN)

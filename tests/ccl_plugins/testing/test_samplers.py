@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
-from support.broken import broken_laws, names
+from support.broken import law_tests
 
 from ccl_plugins.samplers import Uniform
 
@@ -88,10 +87,4 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("sampler", BROKEN)
-def test_the_law_that_is_broken_is_named(sampler):
-    assert broken_laws("sampler", sampler) == BROKEN[sampler]
-
-
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("sampler")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests("sampler", BROKEN)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from support.broken import broken_laws, names
+from support.broken import law_tests
 
 from ccl_plugins.schedules import Constant
 
@@ -55,10 +54,4 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("schedule", BROKEN)
-def test_the_law_that_is_broken_is_named(schedule):
-    assert broken_laws("schedule", schedule) == BROKEN[schedule]
-
-
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("schedule")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests("schedule", BROKEN)

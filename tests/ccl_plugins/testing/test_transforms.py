@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
-from support.broken import broken_laws, names
+from support.broken import law_tests
 
 
 class Sound:
@@ -78,10 +77,4 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("transform", BROKEN)
-def test_the_law_that_is_broken_is_named(transform):
-    assert broken_laws("transform", transform) == BROKEN[transform]
-
-
-def test_every_law_is_broken_once():
-    assert set().union(*BROKEN.values()) == names("transform")
+test_the_law_that_is_broken_is_named, test_every_law_is_broken_once = law_tests("transform", BROKEN)
