@@ -117,11 +117,6 @@ def test_a_table_without_names_must_have_a_row_for_every_sample(tmp_path):
         fit(Attributes(file=tmp_path / "a.csv"), Split(image=["a", "b"]))
 
 
-def test_more_attributes_than_there_are_cannot_decide():
-    with pytest.raises(ValueError, match="k=3, but there are 2 binary attributes: 0, 1"):
-        fit(Attributes(array=torch.eye(2), k=3), Split(label=torch.zeros(2)))
-
-
 def test_columns_and_targets_that_are_not_there_are_named():
     with pytest.raises(ValueError, match="no column 'rde'; it has red, label"):
         fit(Attributes(["rde"]), Split(red=[0, 1], label=[0, 1]))

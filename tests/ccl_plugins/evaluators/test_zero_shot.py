@@ -172,12 +172,6 @@ def test_prompts_without_a_place_for_the_name_are_refused(prompts, message):
         ZeroShot(prompts)
 
 
-@pytest.mark.parametrize("prompts", ["a {}", ["a {}", "{}"], {"cat": "a cat", "dog": ["a", "b"]}])
-def test_prompts_of_every_form_are_in_the_record(prompts):
-    choice = ccl.evaluator("zero_shot", prompts=prompts)
-    assert choice.record()["prompts"] == prompts
-
-
 @pytest.mark.parametrize("name", ["zero_shot", "cross_retrieval"])
 def test_a_pipeline_without_a_text_tower_is_refused_when_it_is_composed(name):
     parts = {

@@ -92,20 +92,6 @@ def test_keys_of_any_precision_are_stored(dtype):
     assert queue.keys[:3].eq(0.5).all()
 
 
-def test_conditions_are_read_again_by_index():
-    queue, table = FeatureQueue(5, 2), torch.arange(30) // 10
-    queue.write(torch.zeros(3, 2), torch.tensor([4, 14, 24]), {"cluster": torch.tensor([7, 7, 7])})
-    queue.read_conditions(lambda index: {"cluster": table[index]})
-    assert queue.condition("cluster", table)[:3].tolist() == [0, 1, 2]
-
-
-def test_keys_without_an_index_keep_their_conditions():
-    queue, rows = FeatureQueue(5, 2), torch.tensor([7.0, 8.0])
-    queue.write(torch.zeros(2, 2), None, {"age": rows})
-    queue.read_conditions(lambda index: {"age": torch.full((len(index),), torch.nan)})
-    assert queue.condition("age", rows).tolist() == [7, 8, 0, 0, 0]
-
-
 def test_a_state_dict_restores_conditions_too():
     queue, other = FeatureQueue(7, 2), FeatureQueue(7, 2)
     write_all(queue, 7, [5, 5])

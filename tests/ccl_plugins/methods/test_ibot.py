@@ -427,10 +427,6 @@ def test_a_run_with_guides_and_monitors_is_rebuilt(tmp_path, monkeypatch):
             {"method": {"use": "ibot", "key_views": 5}},
             "first 5 views, and this transform gives 4: give it key_views = 4",
         ),
-        (
-            {"method": {"use": "ibot", "mask_ratio": [0.5, 0.1]}},
-            r"mask_ratio must be .* not \(0.5, 0.1\)",
-        ),
         ({"method": "dino"}, "Mixture reads masked patches, and the method .*dino masks none: use"),
     ],
 )

@@ -175,12 +175,6 @@ def test_what_does_not_fit_is_refused_with_its_shape(given, message):
         FeatureQueue(16, 6).pairs(*given)
 
 
-def test_a_batch_larger_than_the_queue_is_refused():
-    queries, keys = batch(0)
-    with pytest.raises(ValueError, match="a batch of 8 keys does not fit into a queue of 4"):
-        QueuedLoss(InfoNCE(), 4, D).double()(queries[0], keys[0])
-
-
 def test_two_processes_equal_one():
     from support.sharded_queue import losses_of_a_loop
 

@@ -147,6 +147,7 @@ def test_classes_without_a_sample_are_counted_in_full():
         ([100] * 3, {"rule": "geometric", "ratio": 0.25}, [25, 50, 100]),
         ([1000] * 3, {"rule": "geometric"}, [10, 100, 1000]),
         ([9, 9], {"rule": "geometric"}, [1, 9]),
+        ([200, 100, 400], {"rule": "geometric", "ratio": 0.25}, [50, 50, 400]),
         ([7], {"rule": "geometric"}, [7]),
         ([8, 8], {"rule": "geometric", "ratio": 1.0}, [8, 8]),
     ],

@@ -65,13 +65,6 @@ def test_a_kernel_of_a_single_class_draws_from_all_samples(own):
     assert_distributed(counts, 2000 * possible / possible.sum(1, keepdim=True))
 
 
-def test_a_delta_kernel_is_the_classes():
-    sampler = ConditionalPair(kernel=Delta(), condition=CLASSES, size=96, batch_size=8, seed=0)
-    pairs = torch.cat(epoch(sampler, 0))
-    assert torch.equal(CLASSES[pairs[:, 0]], CLASSES[pairs[:, 1]])
-    assert (pairs[:, 0] != pairs[:, 1]).float().mean() > 0.9
-
-
 @pytest.mark.parametrize("own", [True, False])
 @pytest.mark.parametrize("columns", [1, 3])
 def test_partners_are_among_the_nearest(own, columns):

@@ -27,17 +27,13 @@ MAKE = {
     "by_kernel": lambda **given: ConditionalPair(kernel=RBF(0.1), condition=COLORS, **given),
     "nearest": lambda **given: ConditionalPair(nearest=5, condition=COLORS, **given),
 }
-every = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 
 
 def epoch(sampler, number, start=0):
     return list(sampler.batches(number, start))
 
 
-# what every sampler must hold
-
-
-@every
+@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
 def test_two_ranks_see_the_slices_of_one_processs_batches(make):
     def keys(rank, world):
         batches = Batches(lambda: make(size=96, batch_size=8, seed=0), Consumed(), 8, rank, world)
@@ -138,14 +134,6 @@ def test_what_is_kept_is_what_the_released_code_keeps(name):
         ).kept
     assert len(kept) == case["expected_code"]
     assert kept[:5].tolist() == case["extras"]["first_selected_rows"]
-
-
-def test_the_geometric_rule_leaves_no_class_empty():
-    counts = kept_counts([50] * 10, "geometric", ratio=0.001)
-    assert counts[0] == 1
-    assert counts[-1] == 50
-    assert counts == sorted(counts)
-    assert kept_counts([200, 100, 400], "geometric", ratio=0.25) == [50, 50, 400]
 
 
 def test_the_exponential_rule_takes_any_number_of_steps():
