@@ -69,6 +69,7 @@ COMPOSED = [
     "choice",
     "plug-in",
     "pipeline",
+    "rule",
     "run",
     "record",
     "monitor",

@@ -146,7 +146,7 @@ def statistics_of_weights(transform: Any, backbone: Any) -> None:
     given = [torch.as_tensor(each).flatten().tolist() for each in (image.mean, image.std)]
     if all(map(_close, given, known)):
         return
-    (mean, std), (its_mean, its_std) = ([_shown(x) for x in pair] for pair in (given, known))
+    (mean, std), (its_mean, its_std) = ([_listed(x) for x in pair] for pair in (given, known))
     warnings.warn(
         f"the weights of the backbone were trained on images with mean {its_mean} and std {its_std}, and"
         f" the views have mean {mean} and std {std}: leave both out of the transform, or give it mean ="
@@ -160,7 +160,7 @@ def _close(a: Sequence[float], b: Sequence[float]) -> bool:
     return len(a) == len(b) and all(abs(x - y) <= 2e-3 for x, y in zip(a, b, strict=True))
 
 
-def _shown(numbers: Sequence[float]) -> str:
+def _listed(numbers: Sequence[float]) -> str:
     return f"[{', '.join(f'{each:.4g}' for each in numbers)}]"
 
 

@@ -77,7 +77,7 @@ def unreadable(name: str, split: Any, looks: Looks) -> Iterator[str]:
     )
 
 
-def found(splits: Mapping[str, Any], looks: Mapping[str, Looks]) -> Iterator[str]:
+def image_findings(splits: Mapping[str, Any], looks: Mapping[str, Looks]) -> Iterator[str]:
     """A line for each finding in the images of the splits."""
     for name, seen in looks.items():
         yield from _of_kinds(name, splits[name], seen)

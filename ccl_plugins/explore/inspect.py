@@ -31,17 +31,17 @@ class Inspect:
         add_json(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        shown = show(arguments, lambda: _inspected(arguments))
-        if not shown.faults:
+        table = show(arguments, lambda: _inspected(arguments))
+        if not table.faults:
             return 0
         place = f"{arguments.file}: "
-        *others, last = (place + each.removeprefix(place) for each in shown.faults)
+        *others, last = (place + each.removeprefix(place) for each in table.faults)
         for each in others:
             print(f"ccl: {each}", file=sys.stderr)
         raise Mistake(last)
 
 
-class Shown(TextTable):
+class InspectionTable(TextTable):
     """The columns as a table, and under it the rest; JSON has all of it."""
 
     def __init__(self, inspection: Inspection, faults: Sequence[str] = ()) -> None:
@@ -72,13 +72,13 @@ def _lines(inspection: Inspection) -> list[str]:
     return [*lines, *(f"- {note}" for note in inspection.notes)]
 
 
-def _inspected(options: argparse.Namespace) -> Shown:
+def _inspected(options: argparse.Namespace) -> InspectionTable:
     from ccl_plugins.experiments.configuration import parse
     from ccl_plugins.explore.inspection import Faulty, inspect_file
 
     with reporting_mistakes(options.file):
         changes = [parse(text) for text in options.set]
         try:
-            return Shown(inspect_file(options.file, quick=options.quick, changes=changes))
+            return InspectionTable(inspect_file(options.file, quick=options.quick, changes=changes))
         except Faulty as error:
-            return Shown(error.inspection, [message(each) for each in error.faults])
+            return InspectionTable(error.inspection, [message(each) for each in error.faults])

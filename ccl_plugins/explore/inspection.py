@@ -27,7 +27,7 @@ from ccl_plugins.experiments.configuration import override
 from ccl_plugins.experiments.origin import naming_component
 from ccl_plugins.experiments.rules import check_columns, rules
 from ccl_plugins.experiments.train import measure_before, try_out
-from ccl_plugins.explore.images_seen import found, looks_at, unreadable
+from ccl_plugins.explore.images_seen import image_findings, looks_at, unreadable
 from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.information.entropies import entropy, information
 from ccl_plugins.kinds import registry
@@ -242,7 +242,7 @@ def _data(
         if seen is not None and (len(seen) or seen.unreadable):  # else its samples are no images
             looks[name] = seen
     lines = {name: [*unreadable(name, splits[name], seen)] for name, seen in looks.items()}
-    notes = [*chain(*lines.values()), *found(splits, looks)]
+    notes = [*chain(*lines.values()), *image_findings(splits, looks)]
     inspection = Inspection(
         [*_columns(dataset.schema(), *splits.values())] if len(splits) == 2 else [],
         {name: len(split) for name, split in splits.items()},

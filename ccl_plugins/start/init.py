@@ -126,7 +126,7 @@ class Init:
         if file.exists():
             raise engine.Mistake(f"{file} exists, and is not changed: --out names another file")
         from ccl_plugins.experiments.composition import Composition
-        from ccl_plugins.explore.inspect import Shown
+        from ccl_plugins.explore.inspect import InspectionTable
         from ccl_plugins.explore.inspection import inspect_composed
 
         try:
@@ -146,7 +146,7 @@ class Init:
             opened.write(text)
         for note in notes:
             print(f"- {as_options(note)}")
-        print(Shown(replace(inspection, notes=[*map(as_options, inspection.notes)])))
+        print(InspectionTable(replace(inspection, notes=[*map(as_options, inspection.notes)])))
         if (hours := inspection.step.get("hours", 0.0)) > LONG:
             fewer = max(1, round(tables["fit"]["epochs"] * LONG / hours))
             shorter = f"ccl train {shlex.quote(str(file))} --set fit.epochs={fewer}"
@@ -223,7 +223,7 @@ def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, st
         options.batch,
     )
     if not wishes.columns and not options.yes and sys.stdin.isatty():
-        wishes = asked(contents, wishes)
+        wishes = ask_wishes(contents, wishes)
     kept = contents.variables.get(wishes.keep)
     if options.label is None and not contents.label and kept and is_label(kept):
         contents = look(path, label=wishes.keep, **how)
@@ -297,7 +297,7 @@ def _call(options: argparse.Namespace, wishes: Wishes) -> str:
     return shlex.join(words)
 
 
-def asked(contents: Found, wishes: Wishes) -> Wishes:
+def ask_wishes(contents: Found, wishes: Wishes) -> Wishes:
     """Ask at most four questions, each with a default, and return the wishes."""
     variables = contents.variables
     columns = {name: str(each) for name, each in variables.items() if _is_of_use(each)}
