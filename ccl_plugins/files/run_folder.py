@@ -274,17 +274,14 @@ class RunFolder:
         if not names:
             return
         forget_sums(self.path, names)
-        folders = set()
+        folders: set[Path] = set()
         for name in names:
-            *parents, _ = parts = Path(name).parts
-            above = [self.path.joinpath(*parents[: i + 1]) for i in range(len(parents))]
-            file = self.path.joinpath(*parts)
-            if any(each.is_symlink() for each in above) or (
-                file.is_dir() and not file.is_symlink()
-            ):
-                continue
-            file.unlink(missing_ok=True)
-            folders |= {*above}
+            file = self.path / name
+            above = {self.path / each for each in Path(name).parents} - {self.path}
+            is_folder = file.is_dir() and not file.is_symlink()
+            if not is_folder and not any(each.is_symlink() for each in above):
+                file.unlink(missing_ok=True)
+                folders |= above
         for each in sorted(folders, reverse=True):  # the deepest first
             if each.is_dir() and not any(each.iterdir()):
                 each.rmdir()

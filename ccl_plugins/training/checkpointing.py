@@ -55,16 +55,6 @@ class CheckpointFiles(TorchCheckpointIO):
         super().remove_checkpoint(path)
 
 
-def leave_newest(run: RunFolder, latest: Path, keep: int) -> None:
-    """Delete all of the run's checkpoints but the ``keep`` newest up to the one just written.
-
-    Those of later steps go too: they are damaged, or the run would have resumed from them.
-    """
-    files = run.steps
-    place = files.index(latest)
-    run.delete(*files[:place], *files[place + keep :])
-
-
 class Checkpointing(Checkpoint):
     """Writes checkpoints every few epochs or steps, at the end, and when a stop is requested.
 
@@ -174,14 +164,23 @@ class Checkpointing(Checkpoint):
             self.run.claim(path)
         trainer.save_checkpoint(path)
         if is_first():
-            leave_newest(self.run, path, self.settings.keep_last)
-            self._leave_tables(pl_module.tables.files())
+            self._leave_newest(path, pl_module.tables.files())
         self._saved = True
 
-    def _leave_tables(self, named: set[str]) -> None:
-        """Delete files of tables that no checkpoint names; ``named`` by the one just written."""
+    def _leave_newest(self, latest: Path, tables: set[str]) -> None:
+        """Delete all of the run's checkpoints but the newest up to the one just written, and their tables.
+
+        Checkpoints of later steps go too: they are damaged, or the run would have resumed from them.
+
+        Args:
+            latest: The one just written.
+            tables: The files of tables that it names.
+        """
+        files = self.run.steps
+        place = files.index(latest)
+        self.run.delete(*files[:place], *files[place + self.settings.keep_last :])
+        self._tables[latest] = tables
         kept = self.run.steps
-        self._tables[self.run.checkpoint(self._step)] = named
         if self._tables.keys() >= {*kept}:
             used = set().union(*(self._tables[path] for path in kept))
             self.run.delete(*(each for each in self.run.tables if each.name not in used))

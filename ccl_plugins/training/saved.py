@@ -136,8 +136,8 @@ class Weights:
         finished = _finished(run, or_else=latest)
         # A finished run that is resumed for more epochs has checkpoints of later steps.
         if finished and (latest is None or latest.name <= run.checkpoint(finished["step"]).name):
-            networks = {name: finished.pop(name) for name in NETWORKS}
-            return cls(run.weights, finished["step"], networks, finished)
+            states = {name: finished.pop(name) for name in NETWORKS}
+            return cls(run.weights, finished["step"], states, finished)
         if latest is None:
             raise FileNotFoundError(
                 f"{run.path} holds no weights: training stopped before its first checkpoint, or the"
@@ -145,12 +145,11 @@ class Weights:
             )
         file, content = newest_checkpoint(run)
         state = content["state_dict"]
-        networks = {
-            name: {
-                k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")
-            }
-            for name in NETWORKS
-        }
+        networks: dict[str, dict[str, Tensor]] = {name: {} for name in NETWORKS}
+        for key, tensor in state.items():
+            network, _, name = key.partition(".")
+            if network in networks:
+                networks[network][name] = tensor
         return cls(file, content["global_step"], networks, content[OURS])
 
     @property
