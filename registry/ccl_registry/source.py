@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import warnings
 from collections.abc import Iterable, Iterator
@@ -25,53 +26,54 @@ class Sources:
     """The source files of components, located and read once each, however many components they hold."""
 
     def __init__(self) -> None:
-        self._located: dict[str, ModuleSpec | str | None] = {}
-        self._texts: dict[str, str] = {}
-        self._quick: dict[str, dict[str, str]] = {}
-        self._parsed: dict[str, dict[str, str]] = {}
+        self._locate = functools.cache(self._located)
+        self._summaries = functools.cache(_Summaries)
 
     def summary(self, target: str) -> str:
         """The first line of the docstring of ``"module:Class"``; empty if it cannot be read."""
         module, path = target.split(":")
-        located = self._locate(module)
-        if not isinstance(located, ModuleSpec) or not str(located.origin).endswith(".py"):
+        location = self._locate(module)
+        if not isinstance(location, ModuleSpec) or not str(location.origin).endswith(".py"):
             return ""
-        file = str(located.origin)
-        if file not in self._texts:
-            self._texts[file] = _text(file)
-            self._quick[file] = {each[1]: each[2] for each in _CLASS.finditer(self._texts[file])}
-        if path not in self._quick[file] and file not in self._parsed:
-            self._parsed[file] = dict(_summaries(self._texts[file]))
-        doc = self._quick[file].get(path) or self._parsed[file].get(path, "")
-        return escaped(doc.strip())
+        return escaped(self._summaries(str(location.origin)).of(path).strip())
 
     def missing_module(self, target: str) -> str:
         """Why the module of ``"module:Class"`` cannot be imported; empty if it exists."""
         module, _ = target.split(":")
-        located = self._locate(module)
-        if located is None:
-            return f"its module {module} is missing"
-        return ""
+        return f"its module {module} is missing" if self._locate(module) is None else ""
 
-    def _locate(self, module: str) -> ModuleSpec | str | None:
-        """The location of a module, None without one, or why it cannot be looked up."""
-        if module not in self._located:
-            try:
-                self._located[module] = self._find(module)
-            except (ImportError, ValueError):  # a module without a spec
-                self._located[module] = ""
-        return self._located[module]
+    def _located(self, module: str) -> ModuleSpec | str | None:
+        """Where a module is; None without one, "" for one that does not say.
 
-    def _find(self, module: str) -> ModuleSpec | None:
-        """The location of a module.  `find_spec` on a dotted name would import its packages."""
+        `find_spec` on a dotted name would import its packages.
+        """
         package, _, name = module.rpartition(".")
         if not package:
             # A top-level name is looked up without being executed, by the finders of editable installs too.
-            return find_spec(name)
+            try:
+                return find_spec(name)
+            except (ImportError, ValueError):
+                return ""
         parent = self._locate(package)
         if not isinstance(parent, ModuleSpec) or parent.submodule_search_locations is None:
             return None
         return PathFinder.find_spec(f"{parent.name}.{name}", parent.submodule_search_locations)
+
+
+class _Summaries:
+    """The first lines of the docstrings in a file, which is parsed if one is not found at a glance."""
+
+    def __init__(self, file: str) -> None:
+        self._text = _text(file)
+        self._quick = {match[1]: match[2] for match in _CLASS.finditer(self._text)}
+
+    def of(self, path: str) -> str:
+        """The first line of the docstring of a class or function."""
+        return self._quick.get(path) or self._parsed.get(path, "")
+
+    @functools.cached_property
+    def _parsed(self) -> dict[str, str]:
+        return dict(_summaries(self._text))
 
 
 def _text(file: str) -> str:
