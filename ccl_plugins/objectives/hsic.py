@@ -94,7 +94,12 @@ class HSIC(ContrastiveObjective):
 
     @torch.no_grad()
     def centered(self, pairs: Pairs, i: int) -> Tensor:
-        """(n, n) M with ``Σ_jk K_jk M_jk`` the estimate, from the condition in view ``i``."""
+        """(n, n) M with ``Σ_jk K_jk M_jk`` the estimate, from the condition in view ``i``.
+
+        Biased: ``M = H L H / (n - 1)²``, since ``tr(K H L H) = Σ_jk K_jk (H L H)_jk``.
+        Unbiased: ``M_jk = (L_jk - (r_j + r_k) / (n-2) + Σ_l r_l / ((n-1)(n-2))) / (n (n-3))`` for j ≠ k,
+        with ``r = L'1``.
+        """
         z, missing = pairs.samples.condition_of(self.on, i), pairs.samples.missing
         biased = self.estimator == "biased"
         (similar,) = compared(self.kernel, [z], missing)

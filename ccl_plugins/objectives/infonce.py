@@ -73,6 +73,7 @@ class InfoNCE(ContrastiveObjective):
         joined = []
         for (i, j), (values, weights) in zip(cross, rows, strict=True):
             negatives = queued[i] - pairs.own_sim(i, j) / self.temperature
+            # log(1 + Σ_batch e_ij / e_ii + Σ_queue e_ij / e_ii)
             joined.append(
                 (torch.logaddexp(values, negatives), torch.where(has_negatives, 1, weights))
             )
@@ -90,7 +91,8 @@ class InfoNCE(ContrastiveObjective):
         """(n,) values and weights of one pair of views; ``where`` selects the negatives."""
         log_sum, number = negatives(pairs, i, j, self.temperature, self.within_view, where)
         # Minus the own score itself: the diagonal of a product is another number, by rounding.
-        values = softplus(log_sum - pairs.own_sim(i, j) / self.temperature)
+        own = pairs.own_sim(i, j) / self.temperature
+        values = softplus(log_sum - own)  # log(1 + Σ_j e_ij / e_ii)
         return values, torch.ones_like(values) * (number > 0)
 
 
@@ -260,7 +262,8 @@ class HardNegInfoNCE(InfoNCE):
         hardest = sims.topk(min(self.nearest, sims.shape[1])).values
         own = pairs.own_sim(i, j) / self.temperature
         has_negatives = (hardest[:, 0] > EMPTY / 2).to(own.dtype)
-        return softplus(logsumexp(hardest / self.temperature) - own), has_negatives
+        log_sum = logsumexp(hardest / self.temperature)
+        return softplus(log_sum - own), has_negatives  # log(1 + Σ_j e_ij / e_ii)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
