@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import checked, whole, word
-from ccl_plugins.evaluators.columns import LARGEST, finite_features, held, part
+from ccl_plugins.evaluators.columns import LARGEST, finite_features, fixed_part, score
 from ccl_plugins.evaluators.intervals import estimate
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
@@ -65,7 +65,7 @@ class CKA:
                 f"cka needs five samples or more, each with its features before and after training; there"
                 f" are {len(y)} before and {len(x)} after"
             )
-        rows = part(len(x), self.samples)
+        rows = fixed_part(len(x), self.samples)
         x, y = _centered(x[rows]), _centered(y[rows])
         unbiased = self.estimator == "unbiased"
         both, own_x, own_y = (hsic(a, b, unbiased) for a, b in ((x, y), (x, x), (y, y)))
@@ -85,7 +85,7 @@ class CKA:
         words = (
             "how alike the test samples lie in the features and in those before training, at most 1"
         )
-        return [held("features/cka", None, numbers, words, chance)]
+        return [score("features/cka", None, numbers, words, chance)]
 
 
 def _centered(x: Tensor) -> Tensor:

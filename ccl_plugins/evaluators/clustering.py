@@ -16,12 +16,12 @@ from ccl_plugins.evaluators.columns import (
     SPLITS,
     OfColumn,
     Split,
-    held,
+    differing_values,
+    in_words,
     most_frequent,
-    named,
+    name_prefix,
     of_known_classes,
-    several,
-    the,
+    score,
     two_classes,
     with_classes,
 )
@@ -78,7 +78,7 @@ class Clustering(OfColumn):
 
         x, known = with_classes(train, self.column)
         measured, ids = with_classes(test if self.split == "test" else train, self.column)
-        several(self.column, ids, "agreement with clusters")
+        differing_values(self.column, ids, "agreement with clusters")
         k = len(known.unique()) if self.k is None else self.k
         if not 2 <= k <= len(x):
             raise ValueError(f"k={k} clusters cannot be made of {len(x)} training samples")
@@ -102,7 +102,10 @@ class Clustering(OfColumn):
             return estimate(len(ids), lambda c: statistic(tables(c)), width, centered=True)
 
         (table,) = tables(torch.ones(1, len(ids)))
-        samples, agreement = SAMPLES[self.split], f"clusters of features and {the(self.column)}"
+        samples, agreement = (
+            SAMPLES[self.split],
+            f"clusters of features and {in_words(self.column)}",
+        )
         measures = {
             "accuracy": (
                 mean(matched(table)[clusters] == index),
@@ -121,8 +124,8 @@ class Clustering(OfColumn):
                 0.0,
             ),
         }
-        begin = named("clustering", self.column)
-        return [held(f"{begin}/{name}", self.column, *each) for name, each in measures.items()]
+        begin = name_prefix("clustering", self.column)
+        return [score(f"{begin}/{name}", self.column, *each) for name, each in measures.items()]
 
 
 def _shares(found: Estimate) -> Estimate:

@@ -52,12 +52,12 @@ class OfColumn:
         return {self.column: self.column_types}
 
 
-def named(name: str, column: str, *, main: str = "label") -> str:
+def name_prefix(name: str, column: str, *, main: str = "label") -> str:
     """What names of measurements begin with: ``"name"``, or ``"name-column"`` if not of the main column."""
     return name if column == main else f"{name}-{column}"
 
 
-def the(column: str) -> str:
+def in_words(column: str) -> str:
     """What sentences call a column: the label, or the others by their names."""
     return "the label" if column == "label" else column
 
@@ -68,7 +68,7 @@ def most_frequent(ids: Tensor, classes: int = 1) -> float:
     return counts.topk(min(classes, len(counts))).values.sum().item() / len(ids)
 
 
-def held(
+def score(
     name: str, column: str | None, numbers: Estimate, sentence: str, chance: float
 ) -> Measurement:
     """A measurement that is the higher, the more the features hold, of a column or of pairs."""
@@ -88,7 +88,9 @@ def accuracy(name: str, column: str, right: Tensor, ids: Tensor, by: str) -> Mea
         by: What predicts, in words.
     """
     words = f"the share of the test samples whose {column} is named right by {by}"
-    return held(f"{named(name, column)}/top1", column, mean(right), words, most_frequent(ids))
+    return score(
+        f"{name_prefix(name, column)}/top1", column, mean(right), words, most_frequent(ids)
+    )
 
 
 def top1(name: str, column: str, predicted: Tensor, ids: Tensor, by: str) -> Measurement:
@@ -107,7 +109,7 @@ def top1(name: str, column: str, predicted: Tensor, ids: Tensor, by: str) -> Mea
     return accuracy(name, column, predicted == ids, ids, by)
 
 
-def several(column: str, values: Tensor, metric: str) -> Tensor:
+def differing_values(column: str, values: Tensor, metric: str) -> Tensor:
     """The values of a column, (n,) or (n, c), if more than one differs.
 
     Raises:
@@ -352,7 +354,7 @@ def _say_missing(column: str, missing: Tensor) -> None:
         )
 
 
-def part(n: int, most: int) -> Tensor:
+def fixed_part(n: int, most: int) -> Tensor:
     """Rows (k,), in order: all of n, or if that is more than ``most``, so many of a fixed shuffle."""
     if n <= most:
         return torch.arange(n)

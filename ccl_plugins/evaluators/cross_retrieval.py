@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of, whole, wholes
-from ccl_plugins.evaluators.columns import SAMPLES, SPLITS, Split, held, named, part
+from ccl_plugins.evaluators.columns import SAMPLES, SPLITS, Split, fixed_part, name_prefix, score
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
 from ccl_plugins.evaluators.projections import BLOCK, images_of, texts_of, towers_of
 from ccl_plugins.evaluators.retrieval import hit_by_chance
@@ -76,7 +76,7 @@ class CrossRetrieval:
         frozen = test if self.split == "test" else train
         towers = towers_of(frozen, "cross_retrieval")
         captions = choose(towers.captions, [self.column], "the data set's texts")[self.column]
-        rows = part(len(captions), self.samples)
+        rows = fixed_part(len(captions), self.samples)
         own = [captions[row] for row in rows.tolist()]
         texts = [*dict.fromkeys(own)]  # in the order of samples, whose groups intervals are over
         if len(texts) < 2:
@@ -96,7 +96,7 @@ class CrossRetrieval:
             ("image", "text", of_texts, len(texts), torch.ones(1)),  # each image has one right text
             ("text", "image", of_images, len(own), of_image.bincount()),
         )
-        begin = named("cross_retrieval", self.column, main="caption")
+        begin = name_prefix("cross_retrieval", self.column, main="caption")
         words = {"image": "image", "text": self.column}
         measurements = []
         for query, other, rank, candidates, right in ways:
@@ -105,7 +105,7 @@ class CrossRetrieval:
                 name = f"{begin}/{query}_to_{other}_recall_at_{k}"
                 share = f"the share of {queries} whose own {kind} is among the {k} most similar"
                 chance = hit_by_chance(candidates, right, k).mean().item()
-                measurements.append(held(name, None, mean(rank <= k), share, chance))
+                measurements.append(score(name, None, mean(rank <= k), share, chance))
             name = f"{begin}/{query}_to_{other}_median_rank"
             middle = f"the median, over {queries}, of the place of the own {kind} among all by similarity"
             measurements.append(

@@ -15,10 +15,10 @@ from ccl_plugins.evaluators.columns import (
     SPLITS,
     OfColumn,
     Split,
-    held,
-    part,
-    several,
-    the,
+    differing_values,
+    fixed_part,
+    in_words,
+    score,
     with_bits,
     with_classes,
     with_numbers,
@@ -77,8 +77,8 @@ class Dependence(OfColumn):
             x, z = with_bits(frozen, self.column)
         if len(x) < 4:
             raise ValueError(f"dependence needs four samples or more, there are {len(x)}")
-        rows = part(len(x), self.samples)
-        x, z = x[rows], several(self.column, z[rows], "dependence")
+        rows = fixed_part(len(x), self.samples)
+        x, z = x[rows], differing_values(self.column, z[rows], "dependence")
         if classes:
             z = one_hot(z.unique(return_inverse=True)[1])
         far_x, far_z = distances(x), distances(z.double())
@@ -97,9 +97,9 @@ class Dependence(OfColumn):
                 numbers["interval"] = max(low, 0.0), high
             shuffled = [measured(a, b[order][:, order])(once).item() for order in orders]
             chance = sum(shuffled) / len(shuffled)
-            words += f" of the features and {the(self.column)} over the {SAMPLES[self.split]}"
+            words += f" of the features and {in_words(self.column)} over the {SAMPLES[self.split]}"
             name = f"dependence-{self.column}/{name}"
-            measurements.append(held(name, self.column, numbers, words, chance))
+            measurements.append(score(name, self.column, numbers, words, chance))
         return measurements
 
 

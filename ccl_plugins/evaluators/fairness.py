@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ccl_plugins.arguments import checked, whole
 from ccl_plugins.evaluators.columns import (
+    differing_values,
     groups_at,
+    in_words,
     of_known_classes,
     rows_with_classes,
-    several,
-    the,
     with_classes,
 )
 from ccl_plugins.evaluators.intervals import FEW, estimate, tally
@@ -88,7 +88,7 @@ class Fairness:
         fit = fit_probe(train.features[rows].double(), target, *given)
         for column in self.columns:
             test = test.take(rows_with_classes(test, column)[0])
-        group = several(
+        group = differing_values(
             self.column, rows_with_classes(test, self.column)[1], "a gap between groups"
         )
         x, ids = with_classes(test, self.target)
@@ -110,7 +110,7 @@ class Fairness:
         in_group = group.bincount()
         in_class = (group * size[1] + place[0]).bincount()
         in_class = in_class[in_class > 0]
-        names = {"group": the(self.column), "target": the(self.target)}
+        names = {"group": in_words(self.column), "target": in_words(self.target)}
         measurements = []
         for statistic, (better, words) in STATISTICS.items():
             name = statistic.__name__

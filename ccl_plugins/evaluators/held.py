@@ -14,11 +14,11 @@ from ccl_plugins.arguments import checked, one_of, whole
 from ccl_plugins.evaluators.columns import (
     OfColumn,
     accuracy,
-    held,
-    named,
+    differing_values,
+    in_words,
+    name_prefix,
     rows_with_classes,
-    several,
-    the,
+    score,
     with_numbers,
 )
 from ccl_plugins.evaluators.intervals import over_rows, warn_once
@@ -100,7 +100,7 @@ class Held(OfColumn):
                 f"no class of column {self.column!r} has two measured samples: a probe within them is"
                 " undefined"
             )
-        rows, ids = rows[kept], several(self.column, ids[kept], "a probe within them")
+        rows, ids = rows[kept], differing_values(self.column, ids[kept], "a probe within them")
         if left_out:
             warn_once(f"column {self.column!r}, within the measured samples: {left_out}")
         x = test.features[rows].double()
@@ -133,17 +133,17 @@ class Held(OfColumn):
                 f"column {self.column!r} has {len(values)} measured samples: folds need three or more"
             )
         for entry in values.T:
-            several(self.column, entry, "r2")
+            differing_values(self.column, entry, "r2")
         predicted = torch.empty_like(values)
         for fit, out in _dealt(KFold, min(self.folds, len(values)), values[:, 0]):
             predicted[out] = self._predicted(x[fit], values[fit], x[out])
         by = {"knn": "the mean of the most similar others"}.get(
             self.probe, "a linear regression fitted to others"
         )
-        share = f"the share of the variance of {the(self.column)} in the test samples that"
+        share = f"the share of the variance of {in_words(self.column)} in the test samples that"
         found = explained((predicted - values).square(), values)
-        name = f"{named('held', self.column)}/r2"
-        return held(name, self.column, found, f"{share} {by} of them explains", 0.0)
+        name = f"{name_prefix('held', self.column)}/r2"
+        return score(name, self.column, found, f"{share} {by} of them explains", 0.0)
 
     def _predicted(self, x: Tensor, values: Tensor, x_test: Tensor) -> Tensor:
         """(m, c) the numbers of the samples of a fold."""

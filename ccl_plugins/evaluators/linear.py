@@ -14,12 +14,12 @@ from torch.nn.functional import one_hot
 from ccl_plugins.arguments import checked, positive, whole, word
 from ccl_plugins.evaluators.columns import (
     OfColumn,
+    differing_values,
     groups_at,
-    held,
-    named,
+    name_prefix,
     of_known_classes,
     rows_with_classes,
-    several,
+    score,
     top1,
     two_classes,
     variance,
@@ -185,7 +185,7 @@ def balanced_accuracy(
     Raises:
         UndefinedMetric: If there is one class.
     """
-    several(column, ids, "balanced accuracy")
+    differing_values(column, ids, "balanced accuracy")
     classes, index = ids.unique(return_inverse=True)
     right = (predicted == ids).double()
 
@@ -196,7 +196,7 @@ def balanced_accuracy(
     words = f"the share of the test samples whose {column} is named right by {by}"
     words += ", each class with the same weight"
     numbers = estimate(len(ids), recall)
-    return held(f"{named(name, column)}/balanced", column, numbers, words, 1 / len(classes))
+    return score(f"{name_prefix(name, column)}/balanced", column, numbers, words, 1 / len(classes))
 
 
 @dataclass(frozen=True)

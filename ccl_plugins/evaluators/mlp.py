@@ -12,10 +12,10 @@ from torch import Tensor
 from ccl_plugins.arguments import checked, whole
 from ccl_plugins.evaluators.columns import (
     OfColumn,
-    held,
+    differing_values,
+    in_words,
     of_known_classes,
-    several,
-    the,
+    score,
     top1,
     two_classes,
     with_classes,
@@ -95,18 +95,18 @@ class MLP(OfColumn):
             predicted = torch.from_numpy(fit.predict(x_test.numpy()))
             return [top1("mlp", self.column, predicted, wanted, "a network with a hidden layer")]
         for entry in wanted.T:
-            several(self.column, entry, "r2")
+            differing_values(self.column, entry, "r2")
         # Of one unit for all entries, since its error is their sum.
         middle, unit = known.mean(0), known.std(0).clamp_min(1e-12)
         fit = _fitted(MLPRegressor(**settings), x, ((known - middle) / unit).squeeze(1))
         predicted = torch.from_numpy(fit.predict(x_test.numpy())).reshape(len(x_test), -1)
         errors = (predicted * unit + middle - wanted).square()
         words = (
-            f"the share of the variance of {the(self.column)} in the test samples that a network with a"
-            " hidden layer explains"
+            f"the share of the variance of {in_words(self.column)} in the test samples that a network with"
+            " a hidden layer explains"
         )
         name = f"mlp-{self.column}/r2"
-        return [held(name, self.column, explained(errors, wanted), words, 0.0)]
+        return [score(name, self.column, explained(errors, wanted), words, 0.0)]
 
 
 def _fitted(network: Any, x: Tensor, wanted: Tensor) -> Any:

@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import checked, whole
-from ccl_plugins.evaluators.columns import OfColumn, groups_at, held, rows_with_bits, the, with_bits
+from ccl_plugins.evaluators.columns import (
+    OfColumn,
+    groups_at,
+    in_words,
+    rows_with_bits,
+    score,
+    with_bits,
+)
 from ccl_plugins.evaluators.intervals import Estimate, estimate
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
@@ -92,18 +99,18 @@ class MultiLabel(OfColumn):
         measures = {
             "map": (
                 over_entries(precisions),
-                f"the average precision {of} {the(self.column)}",
+                f"the average precision {of} {in_words(self.column)}",
                 bits.double().mean().item(),
             ),
             "balanced": (
                 over_entries(lambda counts: _balanced(scores > 0, bits, counts)),
                 "the share of right predictions, both values with the same weight,"
-                f" {of} {the(self.column)}",
+                f" {of} {in_words(self.column)}",
                 0.5,
             ),
         }
         return [
-            held(f"{self.column}/{name}", self.column, *each) for name, each in measures.items()
+            score(f"{self.column}/{name}", self.column, *each) for name, each in measures.items()
         ]
 
 
@@ -118,9 +125,9 @@ def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor
         bits: (n, c) bool, the positive samples.
     """
     rankings = []
-    for score, positive in zip(scores.T, bits.T, strict=True):
-        order = score.argsort(descending=True)
-        ranked = score[order]
+    for column, positive in zip(scores.T, bits.T, strict=True):
+        order = column.argsort(descending=True)
+        ranked = column[order]
         # Samples of equal scores are retrieved together: as many as up to the last of them.
         last = torch.searchsorted(-ranked, -ranked, right=True) - 1
         ties = None if last.equal(torch.arange(len(last))) else last

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import checked
-from ccl_plugins.evaluators.columns import OfColumn, held, several, the, variance, with_numbers
+from ccl_plugins.evaluators.columns import (
+    OfColumn,
+    differing_values,
+    in_words,
+    score,
+    variance,
+    with_numbers,
+)
 from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
 from ccl_plugins.evaluators.least_squares import least_squares
 from ccl_plugins.evaluators.linear import checked_reg
@@ -78,11 +85,11 @@ class Regression(OfColumn):
                 f"{values.shape[1]} in testing"
             )
         for entry in values.T:
-            several(self.column, entry, "r2")
+            differing_values(self.column, entry, "r2")
         errors = (ridge_regression(x, known, x_test, reg=self.reg) - values).square()
-        share = f"the share of the variance of {the(self.column)} in the test samples that a linear"
+        share = f"the share of the variance of {in_words(self.column)} in the test samples that a linear"
         words, r2 = f"{share} regression explains", explained(errors, values)
-        measurements = [held(f"{self.column}/r2", self.column, r2, words, 0.0)]
+        measurements = [score(f"{self.column}/r2", self.column, r2, words, 0.0)]
         units = {"mse": (1.0, ""), "mse255": (255.0**2, ", in units of 0 to 255")}
         for name, (unit, words) in units.items():
             if name == "mse" or self.eight_bit:
@@ -90,7 +97,7 @@ class Regression(OfColumn):
                     f"{self.column}/{name}",
                     **mean(unit * errors.mean(dim=1)),
                     sentence="the mean squared error of a linear regression of"
-                    f" {the(self.column)} on the test samples{words}",
+                    f" {in_words(self.column)} on the test samples{words}",
                     column=self.column,
                     direction="lower",
                     chance=unit * variance(values),

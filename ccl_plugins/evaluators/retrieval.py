@@ -15,10 +15,10 @@ from ccl_plugins.evaluators.columns import (
     SPLITS,
     OfColumn,
     Split,
-    held,
-    named,
-    part,
-    several,
+    differing_values,
+    fixed_part,
+    name_prefix,
+    score,
     with_classes,
 )
 from ccl_plugins.evaluators.intervals import mean
@@ -65,8 +65,8 @@ class Retrieval(OfColumn):
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``retrieval/recall_at_1``, ... and ``retrieval/map``."""
         x, ids = with_classes(test if self.split == "test" else train, self.column)
-        rows = part(len(x), self.samples)
-        x, ids = normalize(x[rows], dim=1), several(self.column, ids[rows], "retrieval")
+        rows = fixed_part(len(x), self.samples)
+        x, ids = normalize(x[rows], dim=1), differing_values(self.column, ids[rows], "retrieval")
         if self.k and max(self.k) >= len(x):
             raise ValueError(
                 f"k={max(self.k)} needs more samples than {len(x)}: a query and k others"
@@ -93,8 +93,8 @@ class Retrieval(OfColumn):
             f"the mean average precision with which the {samples} rank those {same} before others",
             precision_by_chance(others, right_ones).mean().item(),
         )
-        begin = named("retrieval", self.column)
-        return [held(f"{begin}/{name}", self.column, *each) for name, each in measures.items()]
+        begin = name_prefix("retrieval", self.column)
+        return [score(f"{begin}/{name}", self.column, *each) for name, each in measures.items()]
 
 
 def ranked(x: Tensor, ids: Tensor, queries: Tensor) -> Tensor:

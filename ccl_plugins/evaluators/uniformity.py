@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from ccl_plugins.arguments import checked, whole
-from ccl_plugins.evaluators.columns import part
+from ccl_plugins.evaluators.columns import fixed_part
 from ccl_plugins.evaluators.projections import projections_of
 from ccl_plugins.protocols import Frozen, Measurement
 
@@ -43,7 +43,7 @@ class Uniformity:
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``projections/uniformity``."""
         (x,) = projections_of(test)
-        x = x[part(len(x), self.samples)]
+        x = x[fixed_part(len(x), self.samples)]
         n = len(x)
         # |a - b|² is 2 - 2 ab on the sphere: kernels are between exp(-8) and 1.
         kernels = (x @ x.T).mul_(4).sub_(4).exp_().fill_diagonal_(0)

@@ -9,10 +9,10 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.evaluators.columns import (
     OfColumn,
-    held,
     most_frequent,
-    named,
+    name_prefix,
     rows_with_classes,
+    score,
     top1,
 )
 from ccl_plugins.evaluators.intervals import mean
@@ -89,8 +89,8 @@ class ZeroShot(OfColumn):
             )
             words += " similar prompts"
             among, chance = mean((ranking == ids[:, None]).any(dim=1)), most_frequent(ids, 5)
-            top5 = f"{named('zero_shot', self.column)}/top5"
-            measurements.append(held(top5, self.column, among, words, chance))
+            top5 = f"{name_prefix('zero_shot', self.column)}/top5"
+            measurements.append(score(top5, self.column, among, words, chance))
         if self.balanced:
             measurements.append(balanced_accuracy("zero_shot", self.column, ranking[:, 0], ids, by))
         return measurements

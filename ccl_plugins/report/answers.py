@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ccl_plugins.evaluators.columns import the
+from ccl_plugins.evaluators.columns import in_words
 from ccl_plugins.experiments.results import (
     ALPHA,
     Group,
@@ -168,12 +168,12 @@ def _conditioning(
             judge = judges.get(column)
             after = each.by_seed(judge.name) if judge else {}
             if column in read:
-                words.append(f"It is conditioned on {the(shown)}.")
+                words.append(f"It is conditioned on {in_words(shown)}.")
                 shown = column if column in each.reads.values() else shown
                 if not after:
                     words.append(
-                        f"No evaluator reads {the(shown)} from the features, or none has a number of it:"
-                        " with one, as held, this page would say what is left of it."
+                        f"No evaluator reads {in_words(shown)} from the features, or none has a number of"
+                        " it: with one, as held, this page would say what is left of it."
                     )
             others = plain.by_seed(judge.name) if plain and judge else {}
             against = plain.name if plain and others else "the network before training"
@@ -181,11 +181,11 @@ def _conditioning(
             if judge and after and reference:
                 change = _change(reference, after, each, judge)
                 words.append(
-                    f"It holds {change.amount} of {the(shown)} {change.than} {against}:"
+                    f"It holds {change.amount} of {in_words(shown)} {change.than} {against}:"
                     f" {_read_at(judge, after)}, against {_mean(reference)}{change.luck}."
                 )
                 if column in read:
-                    verdicts.append(f"{each.name} holds {change.amount} of {the(shown)}")
+                    verdicts.append(f"{each.name} holds {change.amount} of {in_words(shown)}")
                     clear &= change.way in ("up", "down")
         sentences.append((each.name, " ".join(words)))
     if not verdicts:
