@@ -175,23 +175,6 @@ def test_plugins_that_could_not_be_read_and_those_that_are_disabled_are_named(
     )
 
 
-def test_an_error_is_also_what_python_would_raise(toy):
-    with pytest.raises(KeyError):
-        toy.find("kernel", "rgb")
-
-
-@pytest.mark.parametrize("name", ["RBF", "cl-infonce", "2d", "", "_x", "größe"])
-def test_a_declared_name_must_be_plain(name):
-    with pytest.raises(InvalidSpec, match="is not valid"):
-        ComponentSpec("kernel", name, "m:A")
-
-
-@pytest.mark.parametrize("target", ["m", "m:", ":A", "m:A b"])
-def test_a_target_must_be_module_and_class(target):
-    with pytest.raises(InvalidSpec, match="it must be 'module:Class'"):
-        ComponentSpec("kernel", "a", target)
-
-
 def test_what_is_defined_in_a_session_is_found_and_the_newer_replaces_the_older(toy):
     first, second = type("Mine", (Identity,), {}), type("Mine", (Identity,), {})
     assert toy.local("kernel", first).build().__class__ is first
@@ -232,19 +215,6 @@ def test_a_namespace_offers_the_components_of_its_kind_alone(toy):
     assert kernels("rbf", scale=2.0) == kernels.rbf(scale=2.0)
     with pytest.raises(AttributeError, match="no kernel 'shuffle'"):
         _ = kernels.shuffle
-
-
-def test_a_component_of_no_plugin_yet_has_no_version():
-    spec = ComponentSpec("kernel", "ring", "module:Ring")
-    assert (spec.plugin, spec.version) == ("", "")
-
-
-def test_objects_of_a_session_are_one_component_if_object_and_kind_are_one(toy):
-    thing = object()
-    kernel = toy.local("kernel", thing).spec
-    assert kernel == toy.local("kernel", thing).spec
-    assert kernel != toy.local("sampler", thing).spec
-    assert kernel != toy.local("kernel", object()).spec
 
 
 def test_a_namespace_prints_what_it_offers(toy):
@@ -346,18 +316,6 @@ def test_the_kind_of_a_hint_is_that_of_its_protocol(toy):
         None,
         None,
     ]
-
-
-def test_a_registry_says_what_could_not_be_read(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(tmp_path)
-    write_metadata(tmp_path, "toy_x", "2", FAILED)
-    found = new_registry()
-    (failure,) = found.failures
-    assert (failure.plugin, failure.version) == ("toy-x", "2")
-    assert failure.reason.startswith("unknown entry-point group 'toy.kernell'")
-    assert failure.traceback.startswith("Traceback (most recent call last):\n  File ")
-    assert found.remnants == ()
-    assert new_registry(strict=False).strict is False
 
 
 @pytest.fixture

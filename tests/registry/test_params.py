@@ -151,12 +151,6 @@ def test_a_mistake_in_a_nested_component_is_placed(toy, params, error, message):
     assert message in str(raised.value)
 
 
-def test_a_component_of_another_kind_is_rejected(toy):
-    shuffle = toy.choose("sampler", "shuffle")
-    with pytest.raises(InvalidParameter, match="must be a kernel, not the sampler shuffle"):
-        toy.choose("objective", "composed", kernel=shuffle)
-
-
 def test_hidden_parameters_are_an_error_of_the_component(toy):
     with pytest.raises(InvalidSpec, match=r"Variadic takes '\*\*options'"):
         toy.choose("objective", "variadic")

@@ -61,7 +61,14 @@ def test_a_component_is_named_in_three_ways():
 
 @pytest.mark.parametrize(
     ("name", "wanted"),
-    [("Bad-Name", "bad_name"), ("2 d!", "2_d"), ("größe", "größe"), (" _x", "x")],
+    [
+        ("RBF", "rbf"),
+        ("Bad-Name", "bad_name"),
+        ("2 d!", "2_d"),
+        ("größe", "größe"),
+        (" _x", "x"),
+        ("", ""),
+    ],
 )
 def test_a_name_that_is_not_plain_gets_one_that_is_near(name, wanted):
     with pytest.raises(InvalidSpec) as raised:
@@ -72,10 +79,11 @@ def test_a_name_that_is_not_plain_gets_one_that_is_near(name, wanted):
     )
 
 
-def test_a_target_that_is_no_class_of_a_module_is_quoted():
+@pytest.mark.parametrize("target", ["m", "m:", ":A", "m:A b"])
+def test_a_target_that_is_no_class_of_a_module_is_quoted(target):
     with pytest.raises(InvalidSpec) as raised:
-        ComponentSpec("kernel", "a", "m")
-    assert str(raised.value) == "kernel 'a' points to 'm'; it must be 'module:Class'"
+        ComponentSpec("kernel", "a", target)
+    assert str(raised.value) == f"kernel 'a' points to {target!r}; it must be 'module:Class'"
 
 
 def test_a_target_may_be_a_class_in_a_class(monkeypatch):
