@@ -28,7 +28,7 @@ from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.experiments.record import DATA, read_json, write_json
 from ccl_plugins.experiments.results import Group, settings_of
 from ccl_plugins.experiments.train import Prepared, RunInterrupted, check_run, prepare, train
-from ccl_plugins.files.atomic import atomic_write
+from ccl_plugins.files.atomic import atomic_write, delete_abandoned
 from ccl_plugins.files.differences import differences
 from ccl_plugins.files.fingerprints import other_data
 from ccl_plugins.files.run_folder import RunFolder
@@ -66,6 +66,7 @@ def begin(sweep: Sweep, *, resume: bool = False) -> None:
         import_optuna()
     file, queue = sweep.out / "sweep.json", CellQueue(sweep)
     with queue.locked():
+        delete_abandoned(sweep.out)  # of a process that was killed while it wrote the definition
         if file.exists():
             _check_same(sweep, read_json(file), resume)
         elif other := sorted({each.name for each in sweep.out.iterdir()} - {queue.folder.name}):

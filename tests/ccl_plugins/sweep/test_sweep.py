@@ -29,6 +29,7 @@ from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_dat
 import ccl_plugins as ccl
 import ccl_registry as engine
 from ccl_plugins.cli import main
+from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.lock import FolderInUse, owning
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.protocols import Measurement
@@ -678,12 +679,18 @@ def test_a_folder_with_other_files_is_no_place_for_a_sweep(tmp_path):
     assert os.listdir("out") == ["notes.txt"]
 
 
-def test_a_sweep_killed_before_its_definition_was_written_begins_anew(monkeypatch):
+def begin_and_die(sweep):
+    def die(file, _):
+        with atomic_write(file):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sweeps.write_json = die
+    sweeps.begin(sweep)
+
+
+def test_a_sweep_killed_while_its_definition_is_written_begins_anew():
     sweep = sweep_over("infonce", "nt_xent")
-    with monkeypatch.context() as patch:
-        patch.setattr(sweeps, "write_json", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            sweeps.begin(sweep)
+    assert was_killed(in_a_process(begin_and_die, sweep))
     sweeps.begin(sweep)
     assert [cell.state for cell in sweeps.cells_of(sweep)] == ["waiting", "waiting"]
 
