@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import html
 import importlib.metadata
@@ -23,12 +24,13 @@ from support.browser import CHROMIUM, DRIVER, chromium
 from support.plates_apart import of_plate
 
 import ccl_plugins as ccl
+import ccl_registry as engine
 from ccl_plugins.cli import main
 from ccl_plugins.experiments.record import Record
 from ccl_plugins.experiments.results import Result, compare_results, run_labels, spread
 from ccl_plugins.figures import KeptAndLeaked, embedding_map, figure
 from ccl_plugins.figures.samples import Values, same_data
-from ccl_plugins.files.sums import checksummed
+from ccl_plugins.files.sums import DamagedFile
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import DoesNotApply, Measurement
 from ccl_plugins.report import pictures
@@ -98,6 +100,19 @@ def unwritten(monkeypatch):
 @pytest.fixture
 def runs(folder):
     return [ccl.load(path) for path in sorted(folder.iterdir(), reverse=True)]
+
+
+@pytest.fixture
+def copied(folder, tmp_path):
+    """A function that copies a run, and changes its record."""
+
+    def copy(run, name, **record):
+        file = shutil.copytree(folder / run, tmp_path / name) / "pipeline.json"
+        if record:
+            file.write_text(json.dumps(json.loads(file.read_text()) | record))
+        return ccl.load(file.parent)
+
+    return copy
 
 
 @pytest.fixture(scope="module")
@@ -291,16 +306,12 @@ def test_a_record_is_a_toml_file_of_the_same_pipeline(tmp_path):
 @pytest.mark.parametrize(
     "text", ["<script>alert(1)</script>", "\x1b[31m", '"><img src=x onerror=alert(1)>']
 )
-def test_what_comes_from_records_is_escaped(text, folder, tmp_path):
-    shutil.copytree(folder / "plain-seed-0", tmp_path / "run")
-    file = tmp_path / "run" / "pipeline.json"
-    record = json.loads(file.read_text())
-    record["callbacks"] = {text: text}
-    record["fit"]["precision"] = text
-    record["versions"][text] = text
-    file.write_text(json.dumps(record))
+def test_what_comes_from_records_is_escaped(text, runs, copied, tmp_path):
+    record = runs[1].record
+    fit, versions = record["fit"] | {"precision": text}, record["versions"] | {text: text}
+    run = copied("plain-seed-0", "run", callbacks={text: text}, fit=fit, versions=versions)
     with pytest.warns(UserWarning, match="was changed"):
-        found = write_report([ccl.load(tmp_path / "run")], tmp_path / "report.html").read_text()
+        found = write_report([run], tmp_path / "report.html").read_text()
     assert "<script>alert" not in found
     assert text not in re.findall(r"<pre><code>(.*?)</code>", html.unescape(found), re.DOTALL)[0]
     assert "<img src=x" not in found
@@ -310,18 +321,15 @@ def test_what_comes_from_records_is_escaped(text, folder, tmp_path):
 @pytest.mark.filterwarnings("ignore:.*was changed")
 @pytest.mark.parametrize("place", ["dataset", "data"])
 def test_runs_of_different_data_sets_are_shown_with_a_warning_and_not_compared(
-    place, runs, folder, tmp_path
+    place, runs, copied, tmp_path
 ):
     """Of another seed, or of files that were others when the second was trained."""
-    shutil.copytree(folder / "fair-seed-0", tmp_path / "other")
-    file = tmp_path / "other" / "pipeline.json"
-    record = json.loads(file.read_text())
-    record["dataset"]["seed"] = 5
+    changed = copy.deepcopy(runs[2].record[place])
     if place == "data":
-        record["dataset"] = runs[0].record["dataset"]
-        record["data"]["test"]["digest"] = "0" * 64
-    file.write_text(json.dumps(record))
-    other = ccl.load(tmp_path / "other")
+        changed["test"]["digest"] = "0" * 64
+    else:
+        changed["seed"] = 5
+    other = copied("fair-seed-0", "other", **{place: changed})
     text = texts(write_report([runs[0], other], tmp_path / "report.html"))
     with pytest.raises(DoesNotApply, match="different data sets"):
         same_data({"plain": runs[0], "other": other})
@@ -332,15 +340,12 @@ def test_runs_of_different_data_sets_are_shown_with_a_warning_and_not_compared(
 
 @pytest.mark.filterwarnings("ignore:.*was changed")
 @pytest.mark.usefixtures("unwritten")
-def test_a_run_whose_plugin_is_gone_is_told_of_by_what_is_stored(runs, folder, tmp_path):
-    shutil.copytree(folder / "fair-seed-0", tmp_path / "gone")
-    file = tmp_path / "gone" / "pipeline.json"
-    record = json.loads(file.read_text())
-    record["conditions"]["condition"] = {"use": "condition:ccl-gone/lost"}
-    record["objective"] = {"use": "objective:ccl-gone/lost"}
-    file.write_text(json.dumps(record))
+def test_a_run_whose_plugin_is_gone_is_told_of_by_what_is_stored(runs, copied, tmp_path):
+    conditions = {"condition": {"use": "condition:ccl-gone/lost"}}
+    lost = {"conditions": conditions, "objective": {"use": "objective:ccl-gone/lost"}}
+    gone = copied("fair-seed-0", "gone", **lost)
     with pytest.warns(UserWarning, match="the condition 'condition' cannot be read back"):
-        page = write_report([runs[0], ccl.load(tmp_path / "gone")], tmp_path / "report.html")
+        page = write_report([runs[0], gone], tmp_path / "report.html")
     text = texts(page)
     assert "gone It is conditioned on color. It holds" in text
     assert "Kept and leaked. One point per run" in text
@@ -348,63 +353,57 @@ def test_a_run_whose_plugin_is_gone_is_told_of_by_what_is_stored(runs, folder, t
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_run_without_weights_is_named_and_the_others_are_shown(folder, tmp_path, capsys):
-    shutil.copytree(folder / "plain-seed-0", tmp_path / "empty")
-    shutil.rmtree(tmp_path / "empty" / "checkpoints")
-    (tmp_path / "empty" / "weights.pt").unlink()
-    out = tmp_path / "report.html"
-    whole = str(folder / "plain-seed-1")
-    assert main(["report", str(tmp_path / "empty"), "--out", str(out)]) == 2
-    assert "holds no weights" in capsys.readouterr().err
-    assert not out.exists()
-    assert main(["report", whole, str(tmp_path / "empty"), "--out", str(out)]) == 1
-    said = capsys.readouterr()
-    assert "holds no weights" in said.err
-    assert "open it in a browser" in said.out
-    assert "empty is not shown" in texts(out)
-    with pytest.raises(FileNotFoundError, match="holds no weights"):
-        write_report([ccl.load(tmp_path / "empty")], out)
-
-
-@pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("file", ["pipeline.json", "weights.pt"])
-def test_a_run_with_a_damaged_file_is_named_and_the_others_are_shown(
-    file, folder, tmp_path, capsys
+@pytest.mark.parametrize(
+    ("file", "content", "error", "said"),
+    [
+        ("weights.pt", None, FileNotFoundError, "holds no weights"),
+        ("weights.pt", b"{}x", DamagedFile, "weights.pt"),
+        ("pipeline.json", b"{}x", engine.InvalidConfig, "pipeline.json"),
+    ],
+)
+def test_a_run_that_cannot_be_read_is_named_and_the_others_are_shown(
+    file, content, error, said, folder, copied, tmp_path, capsys
 ):
-    shutil.copytree(folder / "plain-seed-0", tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoints")
-    (tmp_path / "run" / file).write_bytes(b"{}x")
+    copied("plain-seed-0", "bad")
+    shutil.rmtree(tmp_path / "bad" / "checkpoints")
+    (tmp_path / "bad" / file).unlink()
+    if content is not None:
+        (tmp_path / "bad" / file).write_bytes(content)
     out = tmp_path / "report.html"
-    words = [str(folder / "plain-seed-1"), str(tmp_path / "run"), "--out", str(out)]
-    assert main(["report", *words]) == 1
-    assert file in capsys.readouterr().err
-    assert "run is not shown" in texts(out)
+    bad, whole = str(tmp_path / "bad"), str(folder / "plain-seed-1")
+    with pytest.raises(error, match=said):
+        write_report([ccl.load(bad)], out)
+    assert main(["report", bad, "--out", str(out)]) == 2
+    assert said in capsys.readouterr().err
+    assert not out.exists()
+    assert main(["report", whole, bad, "--out", str(out)]) == 1
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert "open it in a browser" in printed.out
+    assert "bad is not shown" in texts(out)
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_damaged_measurements_are_named_and_not_used(folder, tmp_path):
-    shutil.copytree(folder / "plain-seed-0", tmp_path / "run")
-    (tmp_path / "run" / "measurements.json").write_bytes(b"{}x")
+def test_damaged_measurements_are_named_and_not_used(copied, tmp_path):
+    run = copied("plain-seed-0", "run")
+    (run.path / "measurements.json").write_bytes(b"{}x")
     with pytest.warns(UserWarning, match=r"measurements\.json is damaged"):
-        text = texts(write_report([ccl.load(tmp_path / "run")], tmp_path / "report.html"))
+        text = texts(write_report([run], tmp_path / "report.html"))
     assert "measurements.json is damaged" in text
     assert "run was not measured: ccl evaluate" in text
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_what_looked_wrong_while_training_is_in_the_report(folder, tmp_path):
-    copies = [
-        shutil.copytree(folder / f"plain-seed-{i}", tmp_path / f"plain-seed-{i}") for i in (0, 1)
-    ]
+def test_what_looked_wrong_while_training_is_in_the_report(copied, tmp_path):
+    runs = [copied(f"plain-seed-{i}", f"plain-seed-{i}") for i in (0, 1)]
     line = {"name": "x", "step": 12, "line": "the loss is at chance: raise <lr>", "about": ""}
-    for copy in copies:
-        with checksummed(copy / "diagnosis.json"):
-            (copy / "diagnosis.json").write_text(json.dumps([line]))
-    text = texts(write_report([ccl.load(copy) for copy in copies], tmp_path / "report.html"))
+    for run in runs:
+        run.folder.write(run.folder.diagnosis, [line])
+    text = texts(write_report(runs, tmp_path / "report.html"))
     assert "plain, seed 0, 1 : the loss is at chance: raise <lr> (step 12)" in text
     assert "something looked wrong: see How training went" in text
-    (copies[0] / "diagnosis.json").write_text(json.dumps([{**line, "step": 13}]))
-    text = texts(write_report([ccl.load(copy) for copy in copies], tmp_path / "report.html"))
+    runs[0].folder.diagnosis.write_text(json.dumps([{**line, "step": 13}]))
+    text = texts(write_report(runs, tmp_path / "report.html"))
     assert "diagnosis.json is damaged" in text
 
 
@@ -426,18 +425,16 @@ def test_a_full_disk_leaves_the_older_report_whole(runs, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "drawn", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["words", "figures"]
 )
-def test_a_report_of_twenty_runs_stays_small(folder, tmp_path, request, drawn):
+def test_a_report_of_twenty_runs_stays_small(runs, copied, tmp_path, request, drawn):
     if not drawn:
         request.getfixturevalue("undrawn")
-    runs = []
-    for i in range(20):
-        copy = shutil.copytree(folder / "fair-seed-0", tmp_path / f"run-{i:02}")
-        record = json.loads((copy / "pipeline.json").read_text())
-        record["objective"]["temperature"] = 0.1 + i
-        (copy / "pipeline.json").write_text(json.dumps(record))
-        runs.append(ccl.load(copy))
+    objective = runs[2].record["objective"]
+    copies = [
+        copied("fair-seed-0", f"run-{i:02}", objective=objective | {"temperature": 0.1 + i})
+        for i in range(20)
+    ]
     with pytest.warns(UserWarning, match="was changed"):
-        file = write_report(runs, tmp_path / "report.html")
+        file = write_report(copies, tmp_path / "report.html")
     assert file.stat().st_size < 5_000_000
     text = texts(file)
     assert text.count("run-19") >= 2
@@ -647,22 +644,31 @@ def test_the_notes_of_the_tests_are_about_those_that_were_made():
     assert compared(*several[:2])[1] == ["Runs without a seed in common have no difference."]
 
 
-def test_the_test_is_corrected_for_the_number_of_comparisons():
-    others = [configuration(f"c{i}", [(0.5, 0.8), (0.5, 0.81), (0.5, 0.82)]) for i in range(3)]
-    best = configuration("best", [(0.5, 0.83), (0.5, 0.86), (0.5, 0.86)])
-    assert answers([best, others[0]])[2].tone == "good"
+@pytest.mark.parametrize(
+    ("others", "best", "told"),
+    [
+        (3, (0.83, 0.86, 0.86), "corrected for 3 comparisons"),
+        (
+            4,
+            (0.824, 0.84, 0.856),
+            "corrected for 4 comparisons): with 3 seeds, a mean difference has to be 5.1 times",
+        ),
+    ],
+)
+def test_the_test_is_corrected_for_the_number_of_comparisons(others, best, told):
+    """Also how large a difference has to be."""
+    values = [(0.5, 0.8), (0.5, 0.81), (0.5, 0.82)]
+    others = [configuration(f"c{i}", values) for i in range(others)]
+    best = configuration("best", [(0.5, value) for value in best])
     corrected = answers([best, *others])[2]
-    assert "corrected for 3 comparisons" in words(corrected)
+    assert told in words(corrected)
     assert corrected.tone == "unclear"
 
 
-def test_what_a_difference_has_to_be_is_corrected_for_the_number_of_comparisons():
-    others = [configuration(f"c{i}", [(0.5, 0.8), (0.5, 0.81), (0.5, 0.82)]) for i in range(4)]
-    best = configuration("best", [(0.5, 0.824), (0.5, 0.84), (0.5, 0.856)])
-    told = words(answers([best, *others])[2])
-    assert (
-        "corrected for 4 comparisons): with 3 seeds, a mean difference has to be 5.1 times" in told
-    )
+def test_a_single_comparison_is_not_corrected():
+    other = configuration("other", [(0.5, 0.8), (0.5, 0.81), (0.5, 0.82)])
+    best = configuration("best", [(0.5, 0.83), (0.5, 0.86), (0.5, 0.86)])
+    assert answers([best, other])[2].tone == "good"
 
 
 def test_the_same_leak_is_not_less_and_the_same_lead_is_no_luck():
