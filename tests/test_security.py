@@ -11,7 +11,7 @@ from support.imports import ROOT
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.experiments.record import check_plugins
-from ccl_plugins.testing.audit import what_it_opens
+from ccl_plugins.testing.assertions import what_it_opens
 
 SOURCES = sorted(
     path

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import SkipTest
@@ -92,3 +94,33 @@ def require_gradients(module: nn.Module) -> None:
     """Raise an AssertionError unless every weight that is not frozen has a gradient."""
     unused = [n for n, p in module.named_parameters() if p.requires_grad and p.grad is None]
     require(not unused, f"no gradient reaches {', '.join(unused)}: freeze it or use it in the loss")
+
+
+EVENTS = {"open", "os.listdir", "os.scandir", "socket.connect", "subprocess.Popen", "os.system"}
+"""Audit events of opening a file, a folder, a connection or a program."""
+
+_seen = threading.local()
+
+
+def what_it_opens(function: Callable[[], Any]) -> list[str]:
+    """The audit events of opening while a function runs, except for Python's own modules."""
+    _install()
+    _seen.events = events = list[str]()
+    try:
+        function()
+    finally:
+        del _seen.events
+    return events
+
+
+@functools.cache  # once per process: Python cannot remove an audit hook
+def _install() -> None:
+    sys.addaudithook(_note)
+
+
+def _note(event: str, arguments: tuple[Any, ...], events: Any = EVENTS, seen: Any = _seen) -> None:
+    # Defaults, since Python empties a module before the last audited events of a process.
+    if event in events and hasattr(seen, "events"):
+        what = str(arguments[0]) if arguments else ""
+        if not what.endswith((".py", ".pyc", ".so")):
+            seen.events.append(f"{event} {what}")

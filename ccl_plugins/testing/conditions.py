@@ -15,8 +15,12 @@ from torch.nn.functional import normalize
 from ccl_plugins.metadata.fitted import Embeddings, one_of_each, variables
 from ccl_plugins.metadata.variable import check_values
 from ccl_plugins.protocols import Embedded, Refresh, Table, trait
-from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
-from ccl_plugins.testing.audit import what_it_opens
+from ccl_plugins.testing.assertions import (
+    require,
+    require_equal,
+    require_unchanged,
+    what_it_opens,
+)
 from ccl_plugins.testing.inputs import SAMPLES, Split, normal, seeded
 from ccl_plugins.testing.subject import Subject
 

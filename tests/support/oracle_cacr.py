@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from support.oracle import Answers, Data, Family
-from support.sharded_momentum import momentum_pairs
+from support.sharded import momentum_pairs
 from support.slow_cacr import distance, slow_queue, slow_repulsion
 from torch import Tensor
 from torch.nn.functional import normalize

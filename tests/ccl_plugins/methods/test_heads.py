@@ -7,7 +7,7 @@ import inspect
 import pytest
 import torch
 from lightly.models.modules import heads
-from support.sharded_methods import Small
+from support.sharded import Small
 from torch import nn
 
 import ccl_plugins as ccl

@@ -4,8 +4,8 @@ import pytest
 import torch
 from lightly.models.modules import MoCoProjectionHead
 from support import every_objective as every
-from support import sharded_methods
-from support.sharded_methods import Small
+from support import sharded
+from support.sharded import Small
 
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import InfoNCE, NTXent
@@ -185,8 +185,8 @@ def test_each_way_of_reading_pairs_learns_from_queries_and_a_queue(case, filled,
 
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_two_ranks_equal_one_process_and_hold_one_queue(two_processes, symmetric):
-    expected = sharded_methods.train_moco_v2(symmetric)
-    for found in two_processes(sharded_methods.train_moco_v2, symmetric):
+    expected = sharded.train_moco_v2(symmetric)
+    for found in two_processes(sharded.train_moco_v2, symmetric):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from pytorch_lightning import Callback
 from support.resuming import StopAfter
-from support.sharded_methods import Small
+from support.sharded import Small
 from support.training_fakes import FakeDataset, FakeTransform, fit, make_parts
 
 from ccl_plugins.conditions import Embedding

@@ -6,7 +6,7 @@ import pytest
 import torch
 from support import every_objective as every
 from support.reference_moco_v3 import Reference, lars_step
-from support.sharded_methods import Small
+from support.sharded import Small
 from torch import nn
 
 import ccl_plugins as ccl

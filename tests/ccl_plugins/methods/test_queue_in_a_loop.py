@@ -176,7 +176,7 @@ def test_what_does_not_fit_is_refused_with_its_shape(given, message):
 
 
 def test_two_processes_equal_one():
-    from support.sharded_queue import losses_of_a_loop
+    from support.sharded import losses_of_a_loop
 
     expected = losses_of_a_loop()
     for found in on_two_ranks(losses_of_a_loop):

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from support import sharded_momentum
+from support import sharded
 from support.slow_cacr import assert_same, distance, random_views
 from torch.nn.functional import normalize
 
@@ -18,8 +18,8 @@ def slow_alignment(x, y, power):
 def test_two_processes_with_momentum_keys_equal_one(two_processes):
     q, k = random_views(2, n=8).detach(), random_views(2, n=8, seed=1).detach()
     given = (AlignUniform, q, k, random_views(1, n=5, seed=2)[0].detach())
-    expected = sharded_momentum.whole(*given)
-    for found in two_processes(sharded_momentum.loss_and_gradient, *given):
+    expected = sharded.whole(*given)
+    for found in two_processes(sharded.loss_and_gradient, *given):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 

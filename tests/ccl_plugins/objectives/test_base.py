@@ -7,8 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from support.sharded import mean_of_calls
-from support.sharded_momentum import momentum_pairs
+from support.sharded import mean_of_calls, momentum_pairs
 from torch import nn
 
 from ccl_plugins.kernels import Linear

@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 import torch
-from support import sharded_momentum
-from support.sharded_momentum import momentum_pairs
+from support import sharded
+from support.sharded import momentum_pairs
 from support.slow_cacr import assert_same, distance, moved, random_views, slow_queue
 
 from ccl_plugins.objectives import CACR
@@ -48,8 +48,8 @@ def test_two_processes_equal_one(cost, two_processes):
     """The batch's other queries are those of both processes."""
     q, k = random_views(3, n=8).detach(), random_views(3, n=8, seed=1).detach()
     given = (partial(CACR, cost=cost), q, k, random_views(1, n=5, seed=2)[0].detach())
-    expected = sharded_momentum.whole(*given)
-    for found in two_processes(sharded_momentum.loss_and_gradient, *given):
+    expected = sharded.whole(*given)
+    for found in two_processes(sharded.loss_and_gradient, *given):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
 
 

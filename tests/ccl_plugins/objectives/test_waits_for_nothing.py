@@ -6,7 +6,7 @@ import pytest
 import torch
 from support import every_objective as every
 from support.every_objective import Case
-from support.sharded_methods import Small
+from support.sharded import Small
 from support.waiting import Refusing
 
 from ccl_plugins.methods import IBOT, MoCoV2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.sharded_blocks import losses_and_queue
+from support.sharded import losses_and_queue
 
 from ccl_plugins.methods import FeatureQueue
 from ccl_plugins.objectives import InfoNCE
