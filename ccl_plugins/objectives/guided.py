@@ -12,7 +12,6 @@ from torch.nn import functional
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.numerics.distributed import gather
-from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.objectives.gradient_norms import gradient_norms, meeting_point
 from ccl_plugins.objectives.guide import (
     Guide,
@@ -150,23 +149,11 @@ class Guided(Mixture):
             numbers |= {f"{n}/factor": f for n, f in zip(names, self.factors, strict=True)}
         return {**numbers, **super().scalars()}
 
-    def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """The rows of all parts; on one process their weighted mean is the loss."""
-        factors: Sequence[Any] = [part.weight for part in self.parts.values()]
-        if self._is_balanced(pairs):
-            losses = [part.objective.loss(given) for part, given in self._with_pairs(pairs)]
-            factors = self._factors(losses, pairs)
-        rows, shares = [], []
-        for factor, (part, given) in zip(factors, self._with_pairs(pairs), strict=True):
-            values, weights = own_terms(part.objective, given)
-            total = weights.detach().sum()
-            shares.append(weights / total.clamp_min(torch.finfo(total.dtype).tiny))
-            rows.append(factor * values)
-            learned = _learning(part, given)
-            if learned is not None:
-                rows[-1] = rows[-1] + (learned - learned.detach())
-        counted = sum(share.detach().sum().round() for share in shares)
-        return torch.cat(rows) * counted, torch.cat(shares)
+    def _term_factors(self, pairs: Pairs) -> Sequence[Any]:
+        if not self._is_balanced(pairs):
+            return super()._term_factors(pairs)
+        losses = [part.objective.loss(given) for part, given in self._with_pairs(pairs)]
+        return self._factors(losses, pairs)
 
     def _sum(self, pairs: Pairs, loss: Callable[[Any, Pairs], Tensor]) -> Tensor:
         with torch.autocast(pairs.anchors.device.type, enabled=False):
@@ -174,7 +161,7 @@ class Guided(Mixture):
             losses = [loss(part.objective, given) for part, given in parts]
             factors = self._factors(losses, pairs)
             total = torch.stack([f * part for f, part in zip(factors, losses, strict=True)]).sum(0)
-            for learned in [_learning(part, given) for part, given in parts]:
+            for learned in [part.learning(given) for part, given in parts]:
                 if learned is not None:  # its gradient alone
                     total = total + (learned - learned.detach())
             if torch.is_grad_enabled():
@@ -242,10 +229,10 @@ class GuidePart(Part):
             pairs = on_features(pairs, self.normalized, self.guide, self.objective.min_views)
         return reversed_pairs(pairs) if self.reversed else pairs
 
-
-def _learning(part: Any, pairs: Pairs) -> Tensor | None:
-    head = part.objective
-    return head.learning(pairs) if isinstance(head, GuideHead) else None
+    def learning(self, pairs: Pairs) -> Tensor | None:
+        """The loss of a head that suppresses."""
+        head = self.objective
+        return head.learning(pairs) if isinstance(head, GuideHead) else None
 
 
 def on_features(pairs: Pairs, normalized: bool, guide: Guide, min_views: int) -> Pairs:

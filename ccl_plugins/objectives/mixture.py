@@ -172,11 +172,15 @@ class Mixture(ContrastiveObjective):
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """All objectives' rows; on one process their weighted mean is the loss."""
         rows, shares = [], []
-        for part, given in self._with_pairs(pairs):
+        for factor, (part, given) in zip(
+            self._term_factors(pairs), self._with_pairs(pairs), strict=True
+        ):
             values, weights = own_terms(part.objective, given)
-            rows.append(part.weight * values)
             total = weights.detach().sum()
             shares.append(weights / total.clamp_min(torch.finfo(total.dtype).tiny))
+            rows.append(factor * values)
+            if (learned := part.learning(given)) is not None:
+                rows[-1] = rows[-1] + (learned - learned.detach())
         counted = sum(share.detach().sum().round() for share in shares)
         return torch.cat(rows) * counted, torch.cat(shares)
 
@@ -194,6 +198,10 @@ class Mixture(ContrastiveObjective):
         for part in self.parts.values():
             yield part, pairs if part.objective.embedding == "raw" else sphere
 
+    def _term_factors(self, pairs: Pairs) -> Sequence[Any]:
+        """What the terms of each objective are multiplied by."""
+        return [part.weight for part in self.parts.values()]
+
     def _sum(self, pairs: Pairs, loss: Callable[[Any, Pairs], Tensor]) -> Tensor:
         return torch.stack(
             [part.weight * loss(part.objective, given) for part, given in self._with_pairs(pairs)]
@@ -210,6 +218,10 @@ class Part(nn.Module):
         super().__init__()
         self.objective = objective
         self.weight = weight
+
+    def learning(self, pairs: Pairs) -> Tensor | None:
+        """A loss beside the objective's whose gradient alone counts; None: there is none."""
+        return None
 
 
 def _by_name(given: Mapping[str, Any] | Sequence[Any]) -> dict[str, Any]:
