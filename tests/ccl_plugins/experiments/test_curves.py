@@ -7,6 +7,7 @@ import time
 
 import pytest
 import torch
+from support.damage import bits, each_wrong_bit
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.curves import curves
@@ -94,18 +95,14 @@ def test_a_clock_that_went_back_changes_no_curve(run, tmp_path, monkeypatch):
 def test_a_wrong_bit_in_what_a_run_logged_is_named(run, tmp_path):
     shutil.copytree(run.path, out := tmp_path / "run")
     path = out / "history.csv"
-    whole = bytearray(path.read_bytes())
-    whole[len(whole) // 2] ^= 1
-    path.write_bytes(whole)
-    with pytest.raises(ValueError, match=r"history\.csv is damaged"):
-        curves(ccl.load(out))
-    with pytest.warns(UserWarning, match=r"history\.csv is damaged.*as it is"):
-        RunFolder(out).unseal(["history.csv"])  # a run that goes on
-    RunFolder(out).seal(["history.csv"])
-    with pytest.raises(ValueError, match=r"history\.csv is damaged"):
-        curves(ccl.load(out))
-    whole[len(whole) // 2] ^= 1
-    path.write_bytes(whole)
+    for _ in each_wrong_bit(path, bits(path, 1)):
+        with pytest.raises(ValueError, match=r"history\.csv is damaged"):
+            curves(ccl.load(out))
+        with pytest.warns(UserWarning, match=r"history\.csv is damaged.*as it is"):
+            RunFolder(out).unseal(["history.csv"])  # a run that goes on
+        RunFolder(out).seal(["history.csv"])
+        with pytest.raises(ValueError, match=r"history\.csv is damaged"):
+            curves(ccl.load(out))
     assert curves(ccl.load(out)) == curves(run)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import random
 import warnings
 from pathlib import Path
 
 import pytest
+from support.damage import bits, each_wrong_bit
 
 import ccl_plugins as ccl
 from ccl_plugins.cli import main
@@ -23,17 +23,13 @@ def look(folder: Path) -> tuple[object, list[str]]:
 
 def test_measurements_with_a_wrong_bit_are_named_and_never_read_as_others(copied_run):
     file = copied_run / "measurements.json"
-    content, (values, silent) = file.read_bytes(), look(copied_run)
+    values, silent = look(copied_run)
     assert not silent
-    for bit in random.Random(0).sample(range(len(content) * 8), 40):
-        wrong = bytearray(content)
-        wrong[bit // 8] ^= 1 << bit % 8
-        file.write_bytes(wrong)
+    for _ in each_wrong_bit(file, bits(file, 40)):
         found, said = look(copied_run)
         assert found != values
         assert len(said) == 1
         assert "measurements.json is damaged" in said[0]
-    file.write_bytes(content)
     assert look(copied_run) == (values, [])
 
 

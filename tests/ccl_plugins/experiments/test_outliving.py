@@ -13,6 +13,8 @@ from ccl_plugins.cli import main
 from ccl_plugins.experiments.export import export
 from ccl_plugins.explore.viewer_file import embed
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*was changed; in")
+
 IMAGES = torch.arange(4 * 3 * 32 * 32).reshape(4, 3, 32, 32).remainder(255).to(torch.uint8)
 
 TRAIN = """
@@ -59,7 +61,6 @@ def changed(trained, tmp_path):
     return change
 
 
-@pytest.mark.filterwarnings("ignore:.*was changed; in")
 def test_a_run_is_used_without_the_plug_in_of_its_kernel(trained, tmp_path, capsys):
     folder, features, projections = trained
     run = ccl.load(folder)
@@ -79,14 +80,12 @@ def test_a_run_is_used_without_the_plug_in_of_its_kernel(trained, tmp_path, caps
     assert main(["figures", str(folder), "--figure", "bars", "--out", str(tmp_path)]) == 0
 
 
-@pytest.mark.filterwarnings("ignore:.*was changed; in")
 def test_a_renamed_parameter_of_the_loss_takes_no_weights_with_it(trained, changed):
     run = changed(lambda record: record["objective"].update(sharpness=2.0))
     torch.testing.assert_close(run.encode(IMAGES), trained[1])
     assert run.evaluate()
 
 
-@pytest.mark.filterwarnings("ignore:.*was changed; in")
 def test_without_its_method_the_backbone_is_read_back_alone(trained, changed):
     run = changed(lambda record: record["method"].update(use="method:ccl-gone/byom"))
     with pytest.warns(
@@ -99,7 +98,6 @@ def test_without_its_method_the_backbone_is_read_back_alone(trained, changed):
     assert run.evaluate()
 
 
-@pytest.mark.filterwarnings("ignore:.*was changed; in")
 @pytest.mark.filterwarnings("ignore:the condition 'condition' cannot be read back")
 def test_without_its_condition_its_values_are_still_embedded(changed, tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -113,7 +111,6 @@ def test_without_its_condition_its_values_are_still_embedded(changed, tmp_path):
     assert run.evaluate()
 
 
-@pytest.mark.filterwarnings("ignore:.*was changed; in")
 def test_without_the_file_of_its_condition_it_is_measured_and_embedded(changed, tmp_path):
     def edit(record):
         record["conditions"]["condition"] = {
@@ -127,7 +124,6 @@ def test_without_the_file_of_its_condition_it_is_measured_and_embedded(changed, 
     assert embed(run, tmp_path / "rows.parquet").is_file()
 
 
-@pytest.mark.filterwarnings("ignore:.*was changed; in")
 @pytest.mark.parametrize("kind", ["backbone", "dataset", "transform"])
 def test_what_features_need_is_named_if_it_is_gone(changed, kind):
     def edit(record):
@@ -142,7 +138,6 @@ def test_what_features_need_is_named_if_it_is_gone(changed, kind):
     assert not getattr(raised.value, "__notes__", [])
 
 
-@pytest.mark.filterwarnings("ignore:.*was changed; in")
 def test_other_evaluators_measure_where_one_of_the_run_is_gone(changed):
     def edit(record):
         record["evaluate"].append({"use": "evaluator:ccl-gone/lost"})

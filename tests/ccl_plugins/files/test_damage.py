@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.damage import bits, each_wrong_bit
 from support.resuming import assert_equal
 
 from ccl_plugins.files import sums
@@ -22,24 +22,17 @@ TENSORS = {"weight": torch.randn(30, 20), "steps": torch.arange(9)}
 DATA = {"state_dict": TENSORS, "global_step": 3, OURS: {"record": "{}", "rates": [0.1, None]}}
 
 
-def bits(path: Path, number: int = 400) -> list[int]:
-    """Positions of bits all over a file, those of its first and last bytes among them."""
+def all_over(path: Path) -> list[int]:
+    """Positions of bits, those of the first and last bytes among them."""
     size = path.stat().st_size * 8
-    return [*range(16), *random.Random(0).sample(range(size), number), *range(size - 800, size)]
-
-
-def flip(path: Path, whole: bytes, bit: int) -> None:
-    content = bytearray(whole)
-    content[bit // 8] ^= 1 << bit % 8
-    path.write_bytes(content)
+    return [*range(16), *bits(path, 400), *range(size - 800, size)]
 
 
 def test_every_wrong_bit_in_a_checkpoint_is_noticed(tmp_path):
     path = tmp_path / "weights.pt"
     write_checkpoint(path, DATA)
     whole = path.read_bytes()
-    for bit in bits(path):
-        flip(path, whole, bit)
+    for _ in each_wrong_bit(path, all_over(path)):
         with pytest.raises(DamagedFile, match=r"weights\.pt is damaged"):
             read_checkpoint(path)
     for size in (0, 1, 22, 71, 72, len(whole) - 1):
@@ -65,9 +58,7 @@ def test_a_checkpoint_with_a_wrong_bit_gives_way_to_the_one_before(tmp_path):
     for step in (3, 6):
         write_checkpoint(RunFolder(tmp_path).checkpoint(step), {**DATA, "global_step": step})
     path = RunFolder(tmp_path).checkpoint(6)
-    whole = path.read_bytes()
-    for bit in bits(path, 20)[16:40]:
-        flip(path, whole, bit)
+    for _ in each_wrong_bit(path, bits(path, 24)):
         with pytest.warns(UserWarning, match=r"step-0+6\.ckpt is damaged .*from step-0+3\.ckpt"):
             assert newest_checkpoint(RunFolder(tmp_path))[1]["global_step"] == 3
 
@@ -76,8 +67,7 @@ def test_every_wrong_bit_in_a_file_of_tensors_is_noticed_or_changes_no_value(tmp
     path = tmp_path / "table.safetensors"
     write_tensors(path, TENSORS, {"value_type": "continuous"})
     whole = path.read_bytes()
-    for bit in bits(path):
-        flip(path, whole, bit)
+    for _ in each_wrong_bit(path, all_over(path)):
         try:
             tensors, _ = read_tensors(path)
         except DamagedFile:
@@ -99,9 +89,7 @@ def test_every_wrong_bit_in_a_file_with_a_sum_is_noticed(tmp_path):
         (tmp_path / "other.json").write_text("{}")
     assert check_sum(path)
     assert check_sum(tmp_path / "other.json")
-    whole = path.read_bytes()
-    for bit in range(len(whole) * 8):
-        flip(path, whole, bit)
+    for _ in each_wrong_bit(path, range(path.stat().st_size * 8)):
         with pytest.raises(DamagedFile, match=r"config\.json is damaged"):
             check_sum(path)
 

@@ -23,6 +23,7 @@ from unittest import mock
 import pytest
 import torch
 from safetensors.torch import save_file
+from support.damage import each_wrong_bit
 from support.small_pipeline import TOML, write_data
 from support.small_pipeline import in_a_folder_with_data as in_a_folder_with_data
 
@@ -193,16 +194,11 @@ def test_a_sweep_whose_data_is_swapped_between_cells_ends_and_goes_on_with_the_f
 @pytest.mark.usefixtures("resumed")
 def test_a_wrong_bit_in_the_file_of_a_cell_is_named(capsys):
     file = Path("out/queue/000.json")
-    whole = file.read_bytes()
-    draw = random.Random(0)
-    for bit in draw.sample(range(8 * whole.rindex(b"}")), 60):
-        content = bytearray(whole)
-        content[bit // 8] ^= 1 << bit % 8
-        file.write_bytes(content)
+    content = 8 * file.read_bytes().rindex(b"}")
+    for _ in each_wrong_bit(file, random.Random(0).sample(range(content), 60)):
         capsys.readouterr()
         assert run("--resume") == 2
         assert re.search(r"queue.000\.json is damaged \(", capsys.readouterr().err)
-    file.write_bytes(whole)
     assert run("--resume") == 0
 
 

@@ -16,6 +16,7 @@ from pytorch_lightning.callbacks import EarlyStopping, LearningRateMonitor, Mode
 from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
 from support.resuming import StopAfter, assert_equal
 from support.training_fakes import FakeDataset, fit, make_parts
+from support.vector_pipeline import make_pipeline
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ccl_plugins.conditions import Label
@@ -179,7 +180,5 @@ def test_a_logger_may_be_passed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("logger", ["csv", [1], 3])
 def test_what_is_no_logger_is_refused(tmp_path: Path, logger: Any) -> None:
-    from ccl_plugins.experiments.train import _loggers
-
     with pytest.raises(TypeError, match="logger must be True"):
-        _loggers(logger)
+        make_pipeline().fit(out=tmp_path / "run", logger=logger)
