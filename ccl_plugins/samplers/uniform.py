@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from ccl_plugins.drawing.groups import Groups
+from ccl_plugins.drawing.by_class import Groups
 from ccl_plugins.protocols import ValueType
 
 

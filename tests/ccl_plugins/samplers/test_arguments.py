@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from ccl_plugins.drawing.groups import Groups
+from ccl_plugins.drawing.by_class import Groups
 from ccl_plugins.drawing.nearest import Nearest, NearestOnLine, among_nearest
 from ccl_plugins.kernels import RBF
 from ccl_plugins.protocols import VALUE_TYPES

@@ -396,21 +396,17 @@ def test_a_cell_that_kills_its_process_is_given_up_after_three():
     ]
 
 
-@pytest.mark.slow  # two processes import all libraries
-def test_two_processes_share_the_cells_of_a_sweep(capsys):
-    write(GRID)
-    environment = os.pathsep.join(path for path in sys.path if path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", environment)
-        assert run("--jobs", "2") == 0
-    assert [row["state"] for row in table()] == ["done"] * 4
-    assert "2 processes; their output is in out/logs" in capsys.readouterr().err
-
-
-def test_jobs_take_all_cells_of_a_sweep(monkeypatch, capsys):
-    """In this process, one after the other; `test_two_processes_share_the_cells_of_a_sweep` starts two."""
+@pytest.mark.parametrize(
+    "executor",
+    [
+        "DebugExecutor",  # in this process, one after the other
+        pytest.param("LocalExecutor", marks=pytest.mark.slow),  # two processes import all libraries
+    ],
+)
+def test_jobs_take_all_cells_of_a_sweep(executor, monkeypatch, capsys):
     submitit = pytest.importorskip("submitit")
-    monkeypatch.setattr(submitit, "LocalExecutor", submitit.DebugExecutor)
+    monkeypatch.setattr(submitit, "LocalExecutor", getattr(submitit, executor))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
     write(GRID, ("[0.1, 0.5]", "[0.1]"))
     assert run("--jobs", "2") == 0
     assert [row["state"] for row in table()] == ["done"] * 2
