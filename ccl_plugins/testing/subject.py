@@ -20,8 +20,8 @@ Example: TypeAlias = Mapping[str, Any] | Callable[[Path], Mapping[str, Any]]
 Variants: TypeAlias = Mapping[str, Mapping[str, Any]]
 """Parameters beside those of an example, and an ``EXAMPLE_CONDITION`` of their own, by a name."""
 
-
 CONDITION = "EXAMPLE_CONDITION"
+"""The class attribute, and the entry of a variant, that has condition values."""
 
 
 @dataclass(eq=False)
@@ -36,15 +36,16 @@ class Subject:
         example: Parameters in place of ``EXAMPLE``.
         chosen: The component with its parameters, in place of either.
         variant: The name of a variant; "": none.
-        more: The variant's parameters, beside those of the example or in their place; under
-            ``"EXAMPLE_CONDITION"`` the condition values in place of those of the class.
+        variant_params: The variant's parameters, beside those of the example or in their place.
+        condition_values: The variant's condition values, in place of those of the class.
     """
 
     spec: engine.ComponentSpec
     example: Example | None = None
     chosen: engine.Choice | None = None
     variant: str = ""
-    more: Mapping[str, Any] = field(default_factory=dict)
+    variant_params: Mapping[str, Any] = field(default_factory=dict)
+    condition_values: Any = None
     causes: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
     """The first law that each cause broke."""
 
@@ -85,22 +86,21 @@ class Subject:
                 prefix="ccl-check-"
             )  # deleted with this object
             example = example(Path(self._folder.name))
-        return {name: x for name, x in {**example, **self.more}.items() if name != CONDITION}
+        return {**example, **self.variant_params}
 
     def chosen_as(self, choice: engine.Choice) -> Subject:
         """The component with other parameters, and the same condition values; it can be sent."""
-        more = {name: self.more[name] for name in self.more if name == CONDITION}
-        return Subject(self.spec, chosen=choice, more=more)
+        return Subject(self.spec, chosen=choice, condition_values=self.condition_values)
 
     def build(self, *, drawn: int = 0, **supplied: Any) -> Any:
         """Build a new object under the seed ``drawn``; ``supplied`` replaces some of the kit's inputs."""
         from ccl_plugins.testing.inputs import seeded, supplied_for
 
-        condition = self.more.get(CONDITION)
+        values = self.condition_values
         with seeded(drawn):
-            built = self.choice.build({**supplied_for(self.choice, condition), **supplied})
-        if condition is not None:
-            setattr(built, CONDITION, condition)  # in place of the class's
+            built = self.choice.build({**supplied_for(self.choice, values), **supplied})
+        if values is not None:
+            setattr(built, CONDITION, values)  # in place of the class's
         return built
 
     def observe(self, built: Any) -> Any:

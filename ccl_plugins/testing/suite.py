@@ -13,7 +13,15 @@ import ccl_registry as engine
 from ccl_plugins.arguments import did_you_mean
 from ccl_plugins.kinds import registry
 from ccl_plugins.testing.causes import cause_of
-from ccl_plugins.testing.subject import Distribution, Example, Subject, Variants, kind_module, laws
+from ccl_plugins.testing.subject import (
+    CONDITION,
+    Distribution,
+    Example,
+    Subject,
+    Variants,
+    kind_module,
+    laws,
+)
 
 if TYPE_CHECKING:
     import pytest
@@ -169,8 +177,8 @@ def checks(
         subjects[known.index(name)].example = example
     for name, its_variants in (variants or {}).items():
         plain = subjects[known.index(name)]
-        subjects += [replace(plain, variant=each, more=its_variants[each]) for each in its_variants]
-    subjects += [more for plain in subjects if (more := _with_a_kernel(plain))]
+        subjects += [_variant(plain, each, params) for each, params in its_variants.items()]
+    subjects += [variant for plain in subjects if (variant := _with_a_kernel(plain))]
     for subject in subjects:
         of_kind = laws(kind_module(subject.kind))
         its = [Check(subject, law) for law in (*laws(every_kind), *of_kind)]
@@ -189,7 +197,14 @@ def _with_a_kernel(plain: Subject) -> Subject | None:
         return None
     if given is None or given.default is not None or "kernel" in plain.params:
         return None
-    return replace(plain, variant="with a kernel", more={"kernel": "rbf"})
+    return _variant(plain, "with a kernel", {"kernel": "rbf"})
+
+
+def _variant(plain: Subject, name: str, given: Mapping[str, Any]) -> Subject:
+    """A component with further parameters, among which condition values may stand."""
+    params = {key: value for key, value in given.items() if key != CONDITION}
+    values = given.get(CONDITION)
+    return replace(plain, variant=name, variant_params=params, condition_values=values)
 
 
 def _check_expected(subject: Subject, names: list[str]) -> None:
