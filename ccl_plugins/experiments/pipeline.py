@@ -45,7 +45,6 @@ from ccl_plugins.experiments.train import check_run, prepare, train
 from ccl_plugins.files.images import read_image
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
-from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.information.plane import Point
@@ -54,6 +53,7 @@ from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Dataset, Frozen, Measurement, Table, trait
 from ccl_plugins.training.features import embed_texts
 from ccl_plugins.training.parts import BackboneAlone, Parts
+from ccl_plugins.training.ranks import rank
 from ccl_plugins.training.same_data import require_data_of
 from ccl_plugins.training.saved import OURS, Weights, newest_checkpoint
 from ccl_plugins.training.table_files import tables_of
@@ -517,7 +517,8 @@ class Run:
         Raises:
             FolderInUse: If another process trains or measures the run.
         """
-        if not is_first():
+        # A launcher's number says nothing here: its tasks may each measure a run of their own.
+        if rank() != 0:
             return numbers(self._measure(device, validate=False))
         with owning(self.path):
             begin = time.perf_counter()
@@ -553,7 +554,7 @@ class Run:
         Raises:
             FolderInUse: If another process trains or measures the run.
         """
-        if not is_first():
+        if rank() != 0:
             return numbers(self._measure(device, validate=True, on=on))
         with owning(self.path):
             measured = self._measure(device, validate=True, on=on)

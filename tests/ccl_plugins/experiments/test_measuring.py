@@ -50,6 +50,16 @@ def test_evaluators_of_projections_measure_after_training(tmp_path):
     assert run.before.keys() == names == run.evaluate().keys()
 
 
+def test_each_task_of_a_launcher_writes_what_it_measures(run, monkeypatch):
+    """``srun -n 4`` with a run for each task: no group of processes, and numbers above 0."""
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    (run.path / "metrics.json").unlink(missing_ok=True)
+    metrics, validated = run.evaluate(), run.validate()
+    assert json.loads((run.path / "metrics.json").read_text()) == metrics
+    measured = json.loads((run.path / "measurements.json").read_text())
+    assert {entry["name"] for entry in measured["validation"]} == {*validated}
+
+
 def test_another_data_set_s_words_have_the_class_ids_of_the_training_split():
     """A data set numbers its own words: cat is class 0 where there is no ape."""
     train = Frozen(
