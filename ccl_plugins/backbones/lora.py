@@ -110,8 +110,8 @@ def adapt(model: Any, lora: LoRA, name: str, shape: Sequence[int]) -> None:
     )
     peft.inject_adapter_in_model(config, model, ADAPTER)  # which freezes all else
     config.modules_to_save = norms or None  # so peft calls what else learns
-    for each in norms:
-        model.get_submodule(each).requires_grad_()
+    for norm in norms:
+        model.get_submodule(norm).requires_grad_()
     _refuse_unread(model, name, shape)
 
 

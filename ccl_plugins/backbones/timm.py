@@ -184,8 +184,8 @@ class Timm(nn.Module):
     def train(self, mode: bool = True) -> Self:
         """Set the mode, but keep frozen layers in evaluation mode."""
         super().train(mode)
-        for each in self._frozen:
-            self.get_submodule(each).eval()
+        for name in self._frozen:
+            self.get_submodule(name).eval()
         return self
 
     def forward(

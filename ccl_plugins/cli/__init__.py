@@ -79,9 +79,9 @@ def run() -> NoReturn:
     status = main()
     until = time.monotonic() + GRACE
     others = [each for each in threading.enumerate() if each is not threading.current_thread()]
-    for each in others:
-        if not each.daemon:
-            each.join(max(0.0, until - time.monotonic()))
+    for thread in others:
+        if not thread.daemon:
+            thread.join(max(0.0, until - time.monotonic()))
     left = [each.name for each in others if each.is_alive() and not each.daemon]
     if left:
         print(f"ccl: threads that did not end are left: {', '.join(left)}", file=sys.stderr)

@@ -118,9 +118,9 @@ def _incomplete(registry: engine.Registry) -> Iterator[Note]:
         if missing:
             again = engine.pip_install(spec.plugin, options="--force-reinstall")
             yield Note(spec.plugin, f"{spec.kind} {spec.name} is offered, and {missing}: {again}")
-    for each in registry.remnants:
-        name = each.name or "a plug-in without a name"
-        yield Note(name, f"{each.reason}: remove or reinstall {each.folder}")
+    for remnant in registry.remnants:
+        name = remnant.name or "a plug-in without a name"
+        yield Note(name, f"{remnant.reason}: remove or reinstall {remnant.folder}")
 
 
 def _unmet(registry: engine.Registry) -> Iterator[Note]:

@@ -45,8 +45,8 @@ def listing(registry: engine.Registry, kind: str | None = None) -> TextTable:
             notes.append(f"{plugin.name} {plugin.version} failed: {reason}  (ccl doctor)")
         elif plugin.state == "disabled":
             notes.append(f"{plugin.name} {plugin.version} is disabled")
-    for each in registry.remnants:
-        notes.append(f"{each.folder} is no plug-in: {each.reason}  (ccl doctor)")
+    for remnant in registry.remnants:
+        notes.append(f"{remnant.folder} is no plug-in: {remnant.reason}  (ccl doctor)")
     return TextTable(rows, notes)
 
 

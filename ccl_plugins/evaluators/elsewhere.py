@@ -75,8 +75,8 @@ class Elsewhere:
             measurements += [self._named(each) for each in given]
         if not measurements:
             raise UndefinedMetric("; ".join(undefined))
-        for each in undefined:
-            warnings.warn(f"the evaluator {each}; it is left out", stacklevel=2)
+        for reason in undefined:
+            warnings.warn(f"the evaluator {reason}; it is left out", stacklevel=2)
         return measurements
 
     def _named(self, each: Measurement) -> Measurement:

@@ -94,10 +94,12 @@ def drawn(ids: Tensor, samples: int | float, generator: torch.Generator) -> Tens
         ValueError: For a class with fewer samples.
     """
     rows = []
-    for each in ids.unique():
-        own = (ids == each).nonzero().flatten()
+    for class_id in ids.unique():
+        own = (ids == class_id).nonzero().flatten()
         count = samples if isinstance(samples, int) else max(1, round(samples * len(own)))
         if count > len(own):
-            raise ValueError(f"class {each.item()} has {len(own)} training samples, not {count}")
+            raise ValueError(
+                f"class {class_id.item()} has {len(own)} training samples, not {count}"
+            )
         rows.append(own[torch.randperm(len(own), generator=generator)[:count]])
     return torch.cat(rows).sort().values

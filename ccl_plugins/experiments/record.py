@@ -92,15 +92,17 @@ class Record(dict[str, Any]):
         # A record that was not read from a file may have tuples, which JSON does not.
         both = (json.loads(json.dumps(Record(each).trained)) for each in (self, now))
         refused = []
-        for each in differences(*both):
-            before, after = each.values
-            if each.place not in MORE:
-                refused.append(str(each))
+        for difference in differences(*both):
+            before, after = difference.values
+            if difference.place not in MORE:
+                refused.append(str(difference))
             elif not (
-                (after is None and each.place in ENDLESS)
+                (after is None and difference.place in ENDLESS)
                 or (type(before) is type(after) is int and after >= before >= 0)
             ):
-                refused.append(f"{each} (there may be more {MORE[each.place]}, not fewer)")
+                refused.append(
+                    f"{difference} (there may be more {MORE[difference.place]}, not fewer)"
+                )
         return refused
 
     def to_toml(self) -> str:

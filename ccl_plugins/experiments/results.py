@@ -293,8 +293,8 @@ def groups_of(results: Sequence[Result]) -> list[Group]:
     groups: list[list[Result]] = []
     for group in by_record.values():
         by_folder: dict[Path, list[Result]] = {}
-        for each in group:
-            by_folder.setdefault(each.path.parent, []).append(each)
+        for result in group:
+            by_folder.setdefault(result.path.parent, []).append(result)
         # The same seed twice is no second sample: such runs differ in something that no record has.
         for some in [group] if _seeds_differ(group) else by_folder.values():
             groups += [some] if _seeds_differ(some) else [[each] for each in some]

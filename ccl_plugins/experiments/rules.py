@@ -367,11 +367,11 @@ def _check_read(reader: Any, conditions: Mapping[str, Any]) -> None:
 
 
 def _check_ignores(reader: Any, wanted: str) -> None:
-    for each in reader.modules():
-        reads = hasattr(each, "terms") and wanted in each.conditions
-        if reads and not isinstance(each, ContrastiveObjective):
+    for module in reader.modules():
+        reads = hasattr(module, "terms") and wanted in module.conditions
+        if reads and not isinstance(module, ContrastiveObjective):
             raise ValueError(
-                f"the condition {wanted!r} has missing='ignore', and {type(each).__name__} is no subclass"
+                f"the condition {wanted!r} has missing='ignore', and {type(module).__name__} is no subclass"
                 " of ContrastiveObjective, which leaves such samples out: derive it from there, or give"
                 " the condition missing='own' or 'drop'"
             )

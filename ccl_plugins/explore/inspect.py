@@ -36,8 +36,8 @@ class Inspect:
             return 0
         place = f"{arguments.file}: "
         *others, last = (place + each.removeprefix(place) for each in table.faults)
-        for each in others:
-            print(f"ccl: {each}", file=sys.stderr)
+        for mistake in others:
+            print(f"ccl: {mistake}", file=sys.stderr)
         raise Mistake(last)
 
 

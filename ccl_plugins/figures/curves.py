@@ -63,9 +63,9 @@ class Curves:
         result, grid = panels(len(drawn), 2.9, 1.9)
         groups = drawn_groups(runs)
         for panel, name in zip(grid, drawn, strict=True):
-            for each in groups:
-                points = [logged[run.path].get(name, []) for run in each.drawn]
-                _draw(panel, each, [*filter(None, points)])
+            for group in groups:
+                points = [logged[run.path].get(name, []) for run in group.drawn]
+                _draw(panel, group, [*filter(None, points)])
             panel.set_title(_on_two_lines(name.removeprefix("monitor/")))
             panel.grid(axis="y")
             panel.set_xlabel("step")
@@ -92,8 +92,8 @@ def _on_two_lines(name: str, most: int = 26) -> str:
 
 
 def _draw(panel: Any, group: DrawnGroup, points: Sequence[Sequence[tuple[int, float]]]) -> None:
-    for each in points:
-        steps, values = zip(*each, strict=True)
-        few = {"marker": group.marker, "ms": 4} if len(each) < 12 else {}
+    for curve in points:
+        steps, values = zip(*curve, strict=True)
+        few = {"marker": group.marker, "ms": 4} if len(curve) < 12 else {}
         thin = 1.3 if len(points) == 1 else 0.8
         panel.plot(steps, values, color=group.color, lw=thin, **few)

@@ -53,15 +53,15 @@ class InformationPlane:
         ends: dict[str, Any] = {"color": TEXT, "ls": ""}
         handles = panel.plot([0], [top], marker="*", ms=11, label="Z = label", **ends)
         handles += panel.plot([end], [top], marker="x", ms=7, label="Z = each sample", **ends)
-        for each in drawn_groups(runs):
-            like: dict[str, Any] = {"color": each.color, "marker": each.marker, "ls": ""}
-            for run in each.drawn:
+        for group in drawn_groups(runs):
+            like: dict[str, Any] = {"color": group.color, "marker": group.marker, "ls": ""}
+            for run in group.drawn:
                 for way in _ways(run):
-                    panel.plot(*way, color=each.color, lw=0.8, alpha=0.7)
+                    panel.plot(*way, color=group.color, lw=0.8, alpha=0.7)
                 for point in placed[run.path]:
                     _draw(panel, point, end / 2, like)
-            if any(placed[run.path] for run in each.drawn):
-                handles += panel.plot([], [], label=each.name, **like)
+            if any(placed[run.path] for run in group.drawn):
+                handles += panel.plot([], [], label=group.name, **like)
         panel.set_ylim(bottom=0, top=1.12 * top or 1)
         panel.set_xlim(left=min(0, panel.get_xlim()[0]))
         panel.set_xlabel("H(Z|label) in bits: what Z has beyond the label")

@@ -66,8 +66,8 @@ class KeptAndLeaked:
         about = {n: each for r in reversed(results) for n, each in r.after.items()}
         result, grid = panels(len(leaked), 4.2, 3.6)
         for panel, name in zip(grid, leaked, strict=True):
-            for each in groups:
-                _draw(panel, each, name, kept)
+            for group in groups:
+                _draw(panel, group, name, kept)
             _scale(panel, about[name], about[kept])
         marks = {line.get_label(): line for panel in grid for line in panel.lines}
         labels = [*(each.name for each in groups), BEFORE]

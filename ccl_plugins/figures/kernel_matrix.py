@@ -190,9 +190,9 @@ def _values_beside(panel: Any, z: Values, rows: Tensor, place: int = 0) -> None:
     left = panel.inset_axes((-0.05 - away, 0, 0.035, 1))
     top.imshow(colors[None], aspect="auto")
     left.imshow(colors[:, None], aspect="auto")
-    for each in (panel, top, left):
-        each.set(xticks=[], yticks=[])
-        each.spines[:].set_visible(False)
+    for axes in (panel, top, left):
+        axes.set(xticks=[], yticks=[])
+        axes.spines[:].set_visible(False)
 
 
 def value_colors(z: Values, rows: Tensor) -> Any:

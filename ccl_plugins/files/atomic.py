@@ -97,13 +97,13 @@ def sync_folder(folder: Path) -> None:
 
 def delete_abandoned(folder: Path) -> None:
     """Delete the temporary files that processes which were killed left in a folder."""
-    for each in abandoned(folder):
-        lock = _lock(each)
+    for left in abandoned(folder):
+        lock = _lock(left)
         try:
             lock.acquire(blocking=False)
         except OSError:  # it is in use, or no such folder
             continue
-        _delete(each, lock)
+        _delete(left, lock)
 
 
 def abandoned(folder: Path) -> list[Path]:

@@ -181,9 +181,9 @@ def _by_pillow(image: Any, page: int | None, every: bool, frame: int) -> list[Pi
         frames = [frame] if frame else _frames(image)
         wanted = [0] if frame else chosen(len(frames), page, every)
         found = []
-        for each in wanted:
-            if frames[each] != image.tell():
-                image.seek(frames[each])
+        for number in wanted:
+            if frames[number] != image.tell():
+                image.seek(frames[number])
             whole = _reads_tiff(image, every) if image.format == "TIFF" else not _is_cut(image)
             if not whole:
                 return None

@@ -282,9 +282,9 @@ class RunFolder:
             if not is_folder and not any(each.is_symlink() for each in above):
                 file.unlink(missing_ok=True)
                 folders |= above
-        for each in sorted(folders, reverse=True):  # the deepest first
-            if each.is_dir() and not any(each.iterdir()):
-                each.rmdir()
+        for folder in sorted(folders, reverse=True):  # the deepest first
+            if folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
         if left := [name for name in own if name not in names]:
             self._write_inventory(left)
         else:
@@ -310,9 +310,9 @@ class RunFolder:
         sync_folder(self.path)
         try:
             self.delete(*(self.path / name for name in names))
-            for each in (self.checkpoints, *self.exports.values()):  # of writes that were killed
-                if each.is_dir() and not each.is_symlink() and not any(each.iterdir()):
-                    each.rmdir()
+            for folder in (self.checkpoints, *self.exports.values()):  # of writes that were killed
+                if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+                    folder.rmdir()
         except OSError as error:
             error.add_note(f"the next run in {self.path} deletes what is left of the old one")
             raise
@@ -322,5 +322,5 @@ class RunFolder:
     def delete_partial(self) -> None:
         """Delete the temporary files that a killed run left; the run's lock must be held."""
         for folder in (self.path, self.checkpoints, *self.exports.values()):
-            for each in abandoned(folder):
-                shutil.rmtree(each)
+            for left in abandoned(folder):
+                shutil.rmtree(left)

@@ -79,8 +79,8 @@ class Combined(OneHotKernel, ABC):
                 " give each the names of its conditions, on={...}"
             )
         accepted: dict[str, tuple[ValueType, ...]] = {}
-        for each in read:
-            for key, types in each.items():
+        for conditions in read:
+            for key, types in conditions.items():
                 accepted[key] = tuple(t for t in types if t in accepted.get(key, VALUE_TYPES))
         return accepted
 

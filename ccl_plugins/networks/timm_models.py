@@ -83,8 +83,8 @@ def create_model(
         raise ValueError(f"options must not hold {', '.join(reserved)}: other parameters set them")
     for key in DEPTHS & options.keys():
         value = options[key]
-        for each in value if isinstance(value, list | tuple) else [value]:
-            whole(f"options[{key!r}]", each, 0, DEEPEST)
+        for number in value if isinstance(value, list | tuple) else [value]:
+            whole(f"options[{key!r}]", number, 0, DEEPEST)
     head: dict[str, Any] = {} if keep_head else {"num_classes": 0}
     if name.startswith(HUB):
         logger.warning(

@@ -89,11 +89,11 @@ def wrong_traits(kind: str, component: object) -> list[str]:
                 wrong.append(f"{name} must be a method {usage(traits, name)}")
             continue
         several = kind == "condition" and isinstance(value, Mapping)
-        for each in value.values() if several else [value]:
-            if not _fits(each, hints[name]):
+        for declared in value.values() if several else [value]:
+            if not _fits(declared, hints[name]):
                 *most, last = _words(hints[name])
                 wanted = f"{', '.join(most)} or {last}" if most else last
-                wrong.append(f"{name} must be {wanted}, not {each!r:.80}")
+                wrong.append(f"{name} must be {wanted}, not {declared!r:.80}")
                 break
     return wrong
 

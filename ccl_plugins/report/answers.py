@@ -99,23 +99,23 @@ def _learning(configurations: Sequence[ReportedGroup], judges: Mapping[str, Meas
     question, judge = "Is it learning?", judges.get("label")
     by_answer: dict[str, list[str]] = {"yes": [], "perhaps": [], "not the label": []}
     sentences = []
-    for each in configurations:
-        words = [_loss(each)] if each.losses else []
-        after = each.by_seed(judge.name) if judge else {}
-        before = each.by_seed(judge.name, "before") if judge else {}
+    for group in configurations:
+        words = [_loss(group)] if group.losses else []
+        after = group.by_seed(judge.name) if judge else {}
+        before = group.by_seed(judge.name, "before") if judge else {}
         if judge and after and before:
-            change = _change(before, after, each, judge, is_before=True)
+            change = _change(before, after, group, judge, is_before=True)
             words.append(
                 f"{_read_at(judge, after)}; before training it was {_mean(before)}: {change.moved}."
             )
             answer = {"up": "yes", "perhaps up": "perhaps"}.get(change.way, "not the label")
-            by_answer[answer].append(each.name)
+            by_answer[answer].append(group.name)
             if answer == "not the label":
-                words += [*_instead(each, judges)][:1]
+                words += [*_instead(group, judges)][:1]
         elif judge and after:
             words.append(f"{_read_at(judge, after)}.")
         if words:
-            sentences.append((each.name, " ".join(words)))
+            sentences.append((group.name, " ".join(words)))
     if judge and (text := explained(judge.sentence, judge.chance)):
         sentences.append((judge.name, f"is {text}."))
     given = {answer: labels for answer, labels in by_answer.items() if labels}
@@ -161,15 +161,15 @@ def _conditioning(
     if not conditional:
         return Answer(question, "No run is conditioned", "unclear", [])
     sentences, verdicts, clear = [], [], True
-    for each in conditional:
+    for group in conditional:
         words = []
-        read = {column or name: each.conditions[name] for name, column in each.reads.items()}
+        read = {column or name: group.conditions[name] for name, column in group.reads.items()}
         for column, shown in {**read, "label": "label"}.items():
             judge = judges.get(column)
-            after = each.by_seed(judge.name) if judge else {}
+            after = group.by_seed(judge.name) if judge else {}
             if column in read:
                 words.append(f"It is conditioned on {in_words(shown)}.")
-                shown = column if column in each.reads.values() else shown
+                shown = column if column in group.reads.values() else shown
                 if not after:
                     words.append(
                         f"No evaluator reads {in_words(shown)} from the features, or none has a number of"
@@ -177,17 +177,17 @@ def _conditioning(
                     )
             others = plain.by_seed(judge.name) if plain and judge else {}
             against = plain.name if plain and others else "the network before training"
-            reference = others or (each.by_seed(judge.name, "before") if judge else {})
+            reference = others or (group.by_seed(judge.name, "before") if judge else {})
             if judge and after and reference:
-                change = _change(reference, after, each, judge)
+                change = _change(reference, after, group, judge)
                 words.append(
                     f"It holds {change.amount} of {in_words(shown)} {change.than} {against}:"
                     f" {_read_at(judge, after)}, against {_mean(reference)}{change.luck}."
                 )
                 if column in read:
-                    verdicts.append(f"{each.name} holds {change.amount} of {in_words(shown)}")
+                    verdicts.append(f"{group.name} holds {change.amount} of {in_words(shown)}")
                     clear &= change.way in ("up", "down")
-        sentences.append((each.name, " ".join(words)))
+        sentences.append((group.name, " ".join(words)))
     if not verdicts:
         return Answer(question, "Not measured", "unclear", sentences)
     for column in dict.fromkeys(c or name for e in conditional for name, c in e.reads.items()):

@@ -152,11 +152,11 @@ def _warnings(report: Runs, findings: int) -> Iterator[str]:
             " data sets cannot be compared; the answers, the pictures and the neighbors leave"
             " these runs out."
         )
-    for each in report.groups:
-        if each.runs[0].state:
-            yield f"{each.name} is not finished: {each.runs[0].state}."
-        if not any(result.after for result in each.runs):
-            yield f"{each.name} was not measured: ccl evaluate {each.runs[0].path}"
+    for group in report.groups:
+        if group.runs[0].state:
+            yield f"{group.name} is not finished: {group.runs[0].state}."
+        if not any(result.after for result in group.runs):
+            yield f"{group.name} was not measured: ccl evaluate {group.runs[0].path}"
     if findings:
         what = "something looked wrong" if findings == 1 else f"{findings} things looked wrong"
         yield f"While training, {what}: see How training went."

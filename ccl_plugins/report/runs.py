@@ -82,21 +82,21 @@ class Runs:
 
     def findings(self) -> Iterator[dict[str, str]]:
         """What was found to be off while runs were trained, once for each configuration."""
-        for each in self.groups:
+        for group in self.groups:
             lines: dict[str, list[str]] = {}
-            for result in each.runs:
+            for result in group.runs:
                 for line in _diagnosed(self.runs[result.path].folder):
                     lines.setdefault(line, []).append(str(result.seed))
             for line, seeds in lines.items():
-                many = len(each.runs) > 1
-                label = f"{each.name}, seed {', '.join(seeds)}" if many else each.name
+                many = len(group.runs) > 1
+                label = f"{group.name}, seed {', '.join(seeds)}" if many else group.name
                 yield {"label": label, "line": line}
 
     def files(self) -> list[str]:
         """A name for the file of each configuration, from that of its folders."""
         names: list[str] = []
-        for each in self.groups:
-            stem = stem_of(Path(name_of(each.runs)).name)
+        for group in self.groups:
+            stem = stem_of(Path(name_of(group.runs)).name)
             kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "-" for c in stem)
             name = kept.strip("-") or "run"
             again = sum(other == name or other.startswith(f"{name}--") for other in names)
@@ -121,12 +121,12 @@ class Runs:
     def versions(self) -> dict[str, str]:
         """The versions that the runs were trained with, as far as they are known."""
         known: dict[str, Any] = {}
-        for each in self.groups:
+        for group in self.groups:
             try:
-                known |= self.first(each).versions or versions()
+                known |= self.first(group).versions or versions()
             except (FileNotFoundError, DamagedFile, TypeError):
                 known |= versions()
-            plugins = each.record.get("versions")
+            plugins = group.record.get("versions")
             known |= plugins if isinstance(plugins, Mapping) else {}
         # What is copied into a shell is a name and a version, whatever a record holds.
         right = {n: str(v) for n, v in known.items() if engine.pip_install(n, str(v))}

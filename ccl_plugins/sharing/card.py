@@ -266,8 +266,8 @@ def _condition(shared: Shared) -> Iterator[str]:
 def _done(objective: Any, place: str = "") -> Iterator[str]:
     """A line for each objective and each guide in a record."""
     if isinstance(objective, list):
-        for each in objective:
-            yield from _done(each, place)
+        for part in objective:
+            yield from _done(part, place)
     elif isinstance(objective, Mapping) and {"on", "keep", "by"} <= objective.keys():
         verb = "kept" if objective["keep"] else "suppressed"
         weight = objective.get("weight")
@@ -309,8 +309,8 @@ def _measured(shared: Shared) -> Iterator[str]:
         yield f"### {title}\n"
         yield "| column | measurement | value | before training | chance | what it is |"
         yield "|---|---|---|---|---|---|"
-        for each in rows:
-            yield _row(each, before.get(each.name))
+        for measurement in rows:
+            yield _row(measurement, before.get(measurement.name))
         yield ""
     yield from _answers(shared)
 
@@ -380,8 +380,8 @@ def _limits(shared: Shared) -> Iterator[str]:
     )
     if not shared.run.measurements("before"):
         yield "- The backbone before training was not measured."
-    for each in shared.reported.findings():
-        yield f"- While it was trained, something looked wrong: {plain(shorten(each['line']))}"
+    for finding in shared.reported.findings():
+        yield f"- While it was trained, something looked wrong: {plain(shorten(finding['line']))}"
     if shared.places:
         yield (
             "- The files do not say where the data lies: paths are shortened to their last part, in"
@@ -400,11 +400,11 @@ def _components(data: Any, kind: str) -> Iterator[Mapping[str, Any]]:
     if isinstance(data, Mapping):
         if str(data.get("use", "")).startswith(f"{kind}:"):
             yield data
-        for each in data.values():
-            yield from _components(each, kind)
+        for value in data.values():
+            yield from _components(value, kind)
     elif isinstance(data, list):
-        for each in data:
-            yield from _components(each, kind)
+        for value in data:
+            yield from _components(value, kind)
 
 
 def and_all(words: Sequence[str]) -> str:

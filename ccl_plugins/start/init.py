@@ -262,13 +262,13 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
     """The arguments of the data set that are options."""
     given = {name: getattr(options, name) for name in GIVEN if name not in ("group", "levels")}
     by_type: dict[str, tuple[float, ...]] = {}
-    for each in options.levels:
-        kind, _, ends = each.rpartition("=")
+    for level in options.levels:
+        kind, _, ends = level.rpartition("=")
         try:
             black, white = map(float, ends.split(","))
         except ValueError as error:
             raise ValueError(
-                f"--levels needs BLACK,WHITE, as 0,4095, or by type, as uint16=0,4095, not {each!r}"
+                f"--levels needs BLACK,WHITE, as 0,4095, or by type, as uint16=0,4095, not {level!r}"
             ) from error
         if kind in by_type or ("" in {*by_type, kind} and by_type):
             raise ValueError(

@@ -440,9 +440,9 @@ def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[Group]:
     and what tells it from the others of that name.
     """
     by_values: dict[str, list[Cell]] = {}
-    for each in cells:
+    for cell in cells:
         # Two grids may have the same keys in another order.
-        by_values.setdefault(json.dumps(each.configuration, sort_keys=True), []).append(each)
+        by_values.setdefault(json.dumps(cell.configuration, sort_keys=True), []).append(cell)
     names = labels_of([group[0].configuration for group in by_values.values()])
     groups = [Group(*pair) for pair in zip(by_values.values(), names, strict=True)]
     sign = -1 if sweep.direction == "maximize" else 1

@@ -258,17 +258,17 @@ def _read(
     several = kind == "grid" and isinstance(table, list) and bool(table)
     given: dict[str, Any] = {}
     spaces = []
-    for each in table if several else [table]:
-        if not isinstance(each, Mapping):
-            raise ValueError(f"{kind} must be a table of keys and values, not {each!r}")
+    for space in table if several else [table]:
+        if not isinstance(space, Mapping):
+            raise ValueError(f"{kind} must be a table of keys and values, not {space!r}")
         if kind == "search":
-            given = {key: each[key] for key in SEARCH if key in each}
+            given = {key: space[key] for key in SEARCH if key in space}
             whole("search.trials", given.setdefault("trials", None), 1)
             whole("search.seed", given.get("seed", 0), 0)
-        elif not isinstance(each.get(NAME, ""), str):
-            raise ValueError(f"a grid's name must be text, not {each[NAME]!r}")
-        own = {key: [value] for key, value in each.items() if kind == "grid" and key == NAME}
-        rest = {key: value for key, value in each.items() if key not in (*given, *own)}
+        elif not isinstance(space.get(NAME, ""), str):
+            raise ValueError(f"a grid's name must be text, not {space[NAME]!r}")
+        own = {key: [value] for key, value in space.items() if kind == "grid" and key == NAME}
+        rest = {key: value for key, value in space.items() if key not in (*given, *own)}
         values = {key: _values(key, value, kind) for key, value in _flat(rest)}
         if not values:
             raise ValueError(

@@ -124,9 +124,9 @@ def check_values_have_its_value_type(subject: Subject) -> None:
             require(tuple(values.shape) in shapes, report)
         missing = trait(variable, "missing")
         place = f"{subject}/{key}" if key else str(subject)
-        for each in values if values.ndim == 3 and condition.refresh == "batch" else [values]:
-            check_values(place, each, variable.value_type, len(each), missing)
-            require(len(each) == size, f"{size} samples gave {len(each)} rows")
+        for of_view in values if values.ndim == 3 and condition.refresh == "batch" else [values]:
+            check_values(place, of_view, variable.value_type, len(of_view), missing)
+            require(len(of_view) == size, f"{size} samples gave {len(of_view)} rows")
 
 
 def check_is_deterministic(subject: Subject) -> None:

@@ -79,17 +79,17 @@ def _contents(drawn: Figure) -> list[Tensor]:
     from matplotlib.text import Text
 
     contents = []
-    for each in drawn.findobj():
-        if isinstance(each, Text):
-            contents.append(letters(each.get_text()))
-        elif isinstance(each, Line2D):
-            contents.append(_numbers(each.get_xydata()))
-        elif isinstance(each, Collection):
-            contents.append(_numbers(each.get_offsets()))
-        elif isinstance(each, AxesImage):
-            contents.append(_numbers(each.get_array()))
-        elif isinstance(each, Rectangle):
-            contents.append(_numbers(each.get_bbox().bounds))
+    for artist in drawn.findobj():
+        if isinstance(artist, Text):
+            contents.append(letters(artist.get_text()))
+        elif isinstance(artist, Line2D):
+            contents.append(_numbers(artist.get_xydata()))
+        elif isinstance(artist, Collection):
+            contents.append(_numbers(artist.get_offsets()))
+        elif isinstance(artist, AxesImage):
+            contents.append(_numbers(artist.get_array()))
+        elif isinstance(artist, Rectangle):
+            contents.append(_numbers(artist.get_bbox().bounds))
     return [each for each in contents if each.numel()]
 
 

@@ -203,6 +203,6 @@ def on_each_rank(build: Callable[[], Any], batch: RawBatch) -> tuple[Tensor, lis
     gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
     results = [loss.detach().clone(), *gradients]
     if world > 1:
-        for each in results:
-            distributed.all_reduce(each)
+        for result in results:
+            distributed.all_reduce(result)
     return results[0] / world, [gradient / world for gradient in results[1:]]

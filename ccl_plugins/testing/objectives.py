@@ -492,9 +492,11 @@ class _Largest(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         results = func(*args, **(kwargs or {}))
-        for each in tree_leaves(results):
-            if isinstance(each, Tensor) and each.layout == torch.strided:
-                self.numbers = max(self.numbers, each.untyped_storage().nbytes() // each.itemsize)
+        for result in tree_leaves(results):
+            if isinstance(result, Tensor) and result.layout == torch.strided:
+                self.numbers = max(
+                    self.numbers, result.untyped_storage().nbytes() // result.itemsize
+                )
         return results
 
 

@@ -237,8 +237,8 @@ def run(each: Check) -> Outcome:
 def by_cause(outcomes: Sequence[Outcome]) -> list[tuple[Outcome, list[str]]]:
     """The failures, each with the names of the other laws of its component that it broke too."""
     others: dict[tuple[str, str], list[str]] = {}
-    for each in outcomes:
-        others.setdefault((each.check.component, each.same_as), []).append(each.check.name)
+    for outcome in outcomes:
+        others.setdefault((outcome.check.component, outcome.same_as), []).append(outcome.check.name)
     return [
         (each, others.get((each.check.component, each.check.name), []))
         for each in outcomes

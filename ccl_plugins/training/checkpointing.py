@@ -152,8 +152,8 @@ class Checkpointing(Checkpoint):
     def _save(self, trainer: pl.Trainer, pl_module: Any) -> None:
         self.losses.check(trainer)
         self.check_weights(pl_module.parts.networks, self._step)
-        for each in trainer.loggers:  # a resumed run logs later steps only
-            each.save()
+        for logger in trainer.loggers:  # a resumed run logs later steps only
+            logger.save()
         if self._owned and not is_owned(self.run.path):
             raise FolderGone(
                 f"the run's folder {self.run.path} was moved or deleted while it trains: step"

@@ -83,14 +83,14 @@ def kernel_readings(objective: nn.Module) -> Iterator[KernelReading]:
 
     A kernel of one condition is read of each condition of its objective, or of the one that it is ``on``.
     """
-    for each in objective.modules():
+    for module in objective.modules():
         # No protocol: Python's check of one does not see a kernel that is an nn.Module.
-        kernel: Any = getattr(each, "kernel", None)
+        kernel: Any = getattr(module, "kernel", None)
         if isinstance(kernel, Joint):
-            yield KernelReading(kernel.kernel, kernel.names, each)
+            yield KernelReading(kernel.kernel, kernel.names, module)
         elif kernel is not None:
-            on, read = getattr(each, "on", None), getattr(each, "conditions", None) or ()
-            yield from (KernelReading(kernel, (n,), each) for n in read if on in (None, n))
+            on, read = getattr(module, "on", None), getattr(module, "conditions", None) or ()
+            yield from (KernelReading(kernel, (n,), module) for n in read if on in (None, n))
 
 
 def check_kernel(

@@ -134,8 +134,8 @@ class Items(Dataset[Augmented]):
             return Augmented([_as_tensor(image) for image in images], list(indices), seeds)
         if self.transforms is None:
             made = [self.transform(image) for image in images]
-            for each in made:
-                check_views(self.transform, each)
+            for sample in made:
+                check_views(self.transform, sample)
             return Augmented([made[0][0], *made[-1][1:]], list(indices))
         views = []
         for view, transform in enumerate(self.transforms):

@@ -59,9 +59,9 @@ class LossLog(Callback):
         self._step = trainer.global_step
         self._since = time.perf_counter()
         publish(trainer, pl_module.described)  # Lightning has deleted what was published before
-        for each in trainer.callbacks:  # type: ignore[attr-defined]
+        for callback in trainer.callbacks:  # type: ignore[attr-defined]
             # A run that it ended stays ended when it is resumed.
-            if isinstance(each, EarlyStopping) and each.stopped_epoch:
+            if isinstance(callback, EarlyStopping) and callback.stopped_epoch:
                 trainer.should_stop = True
 
     def on_train_batch_end(
@@ -148,8 +148,8 @@ def publish(trainer: pl.Trainer, values: Mapping[str, float], step: int | None =
     """Give values to other callbacks and, with a step, to the loggers."""
     trainer.callback_metrics.update({name: torch.tensor(value) for name, value in values.items()})
     if step is not None:
-        for each in trainer.loggers:
-            each.log_metrics(dict(values), step=step)
+        for logger in trainer.loggers:
+            logger.log_metrics(dict(values), step=step)
 
 
 def _scalars(objective: Any) -> dict[str, float]:

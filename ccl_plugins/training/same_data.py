@@ -131,8 +131,8 @@ def require_data_of(
 
 def warn_of_doubts(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Say what of the data may be other than it was, if anything may."""
-    for each in doubts(before, now):
-        warnings.warn(f"whether the data is that of the run is not certain: {each}", stacklevel=3)
+    for doubt in doubts(before, now):
+        warnings.warn(f"whether the data is that of the run is not certain: {doubt}", stacklevel=3)
 
 
 def _is_same(table: Table, saved: Mapping[str, Any]) -> bool:

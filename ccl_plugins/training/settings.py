@@ -159,10 +159,10 @@ class FitSettings:
     max_steps: int | None = _whole(None, more="steps")
 
     def __post_init__(self) -> None:
-        for each in PLAIN:
-            value = getattr(self, each.name)
-            if not (value is None and each.default is None):
-                each.metadata["check"](each.name, value)
+        for setting in PLAIN:
+            value = getattr(self, setting.name)
+            if not (value is None and setting.default is None):
+                setting.metadata["check"](setting.name, value)
         if self.warmup_epochs > self.epochs:
             raise ValueError(
                 f"warmup_epochs must not be above epochs, {self.epochs}, not {self.warmup_epochs!r}"

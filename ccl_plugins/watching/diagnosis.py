@@ -251,16 +251,16 @@ def _measure(objective: Any, pairs: Pairs) -> tuple[Embeddings, list[tuple[str, 
 
 def _temperatures(objective: Any) -> Iterator[tuple[str, Any]]:
     """The setting and the value of each temperature, both ends of a schedule; a learned one is a tensor."""
-    for each in objective.modules():
-        place = getattr(each, "place", "")
+    for module in objective.modules():
+        place = getattr(module, "place", "")
         within = f"objectives.{place.replace('/', '.objectives.')}." if place else ""
         setting = f"objective.{within}temperature"
-        schedule = changing(each).get("temperature")
+        schedule = changing(module).get("temperature")
         if isinstance(schedule, Scheduled):
             yield setting, max(schedule.start, schedule.end)
             yield setting, min(schedule.start, schedule.end)
             continue
-        value = getattr(each, "temperature", None)
+        value = getattr(module, "temperature", None)
         if isinstance(value, Tensor) and value.ndim == 0:
             yield setting, value.detach()
         elif isinstance(value, float | int):
@@ -281,10 +281,10 @@ def _leading(weight: Tensor) -> Tensor:
 def _named(symptoms: Iterable[Symptom]) -> Iterator[tuple[str, Symptom]]:
     """Symptoms by their class; further ones of one class have a number."""
     counts = Counter[str]()
-    for each in symptoms:
-        name = f"{type(each).__module__}.{type(each).__qualname__}"
+    for symptom in symptoms:
+        name = f"{type(symptom).__module__}.{type(symptom).__qualname__}"
         counts[name] += 1
-        yield (f"{name}[{counts[name]}]" if counts[name] > 1 else name), each
+        yield (f"{name}[{counts[name]}]" if counts[name] > 1 else name), symptom
 
 
 def _checked(finding: Any) -> Finding:

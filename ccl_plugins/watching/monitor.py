@@ -283,14 +283,14 @@ class Monitor(Callback):
         recent = frozen.take(torch.arange(len(index))[-RECENT:])
         chosen, by_name = self.evaluators, dict[str, float]()
         with alone():
-            for each in self.columns.evaluators(*self._sides) if chosen is None else chosen:
-                read, name = trait(each, "columns"), type(each).__name__
-                on = test if read and not trait(each, "within") else recent
+            for evaluator in self.columns.evaluators(*self._sides) if chosen is None else chosen:
+                read, name = trait(evaluator, "columns"), type(evaluator).__name__
+                on = test if read and not trait(evaluator, "within") else recent
                 if not all(column in on.metadata for column in read) or not len(on.features):
                     continue
                 with self.costs.measuring(name, features.device):
                     try:
-                        measured = each(train, on)
+                        measured = evaluator(train, on)
                         by_name |= {one.name: float(one.value) for one in measured}
                     except Exception as error:
                         # Those that nobody chose may have too few samples.
