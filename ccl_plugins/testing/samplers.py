@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import SkipTest
 
 import torch
 from torch import Tensor
 
+import ccl_registry as engine
 from ccl_plugins.testing.assertions import require, require_identical
-from ccl_plugins.testing.inputs import seeded, sizes
+from ccl_plugins.testing.inputs import seeded, sizes, supplied_for
 from ccl_plugins.testing.subject import Subject
+from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
 from ccl_plugins.training.sampling import rank_slice
 
 
@@ -74,11 +77,59 @@ def check_start_skips_what_came_before(subject: Subject) -> None:
 
 
 def check_epochs_and_seeds_differ(subject: Subject) -> None:
-    """Another epoch or another seed must give another order."""
+    """Another epoch or another seed must give another order, and so must both together.
+
+    The sum of seed and epoch does not do for a generator: epoch 1 of the seed 0 would be epoch 0 of the
+    seed 1, and runs with several seeds would share most of their epochs.
+    """
     first, later = (epoch(subject.build(seed=0), number) for number in (0, 1))
-    for where, other in {"epochs": later, "seeds": epoch(subject.build(seed=1), 0)}.items():
-        same = len(first) == len(other) and all(map(torch.equal, first, other))
-        require(not same, f"the {where} 0 and 1 give the same")
+    other = epoch(subject.build(seed=1), 0)
+    require(not _same(first, later), "the epochs 0 and 1 give the same")
+    require(not _same(first, other), "the seeds 0 and 1 give the same")
+    require(not _same(later, other), "epoch 1 of the seed 0 is epoch 0 of the seed 1")
+
+
+def _same(batches: list[Tensor], others: list[Tensor]) -> bool:
+    return len(batches) == len(others) and all(map(torch.equal, batches, others))
+
+
+def check_is_the_same_in_another_process(subject: Subject) -> None:
+    """An epoch must be the same in every process: each rank of a run draws it, and so does a resumed run.
+
+    ``hash()`` of a string and the order of a set of strings are others in each process.
+    """
+    with seeded():
+        expected = epoch(subject.build(), 1)
+    try:
+        results = on_two_ranks(
+            _with_hash, subject.choice, supplied_for(subject.choice, subject.condition_values)
+        )
+    except CannotBeSent as error:
+        raise SkipTest(f"it cannot be sent to another process: {error}") from error
+    for theirs, batches in results:
+        if theirs == hash(WORD):
+            raise SkipTest("PYTHONHASHSEED is set: all processes have the same hashes")
+        require_identical(batches, expected, "in another process")
+
+
+WORD = "hashed"
+"""A string whose hash tells processes apart."""
+
+
+def _with_hash(choice: engine.Choice, supplied: dict[str, Any]) -> tuple[int, list[Tensor]]:
+    """The hash of a word, and the batches of an epoch."""
+    with seeded():
+        return hash(WORD), epoch(choice.build(supplied), 1)
+
+
+def check_what_it_reads_changes_what_it_draws(subject: Subject) -> None:
+    """A sampler that reads a condition must draw other batches where samples have other values."""
+    if "condition" not in subject.choice.supplied:
+        raise SkipTest("it reads no condition")
+    values = supplied_for(subject.choice, subject.condition_values)["condition"]
+    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0))
+    batches, others = epoch(subject.build(), 0), epoch(subject.build(condition=values[order]), 0)
+    require(not _same(batches, others), "the values in another order give the same batches")
 
 
 def check_an_epoch_visits_every_sample_once(subject: Subject) -> None:
@@ -96,6 +147,20 @@ def check_an_epoch_visits_every_sample_once(subject: Subject) -> None:
             f"with {given(subject)} {repeated} anchors come again and {left} samples do not come"
         )
         require(repeated == 0 and left < batch_size, report)
+
+
+def check_in_time_every_sample_comes(subject: Subject) -> None:
+    """In 20 epochs every sample must come, as an anchor or as a partner.
+
+    One that draws with replacement, or leaves out what fills no last batch, leaves out others in each
+    epoch.  A sampler that leaves out samples on purpose breaks this, and says why.
+    """
+    size, _ = sizes(subject.target)
+    sampler = subject.build()
+    drawn = torch.cat([batch.flatten() for number in range(20) for batch in epoch(sampler, number)])
+    missing = sorted({*range(size)} - {*drawn.tolist()})
+    report = f"with {given(subject)} {len(missing)} samples never came, such as {missing[:3]}"
+    require(not missing, report)
 
 
 def check_ranks_share_no_sample(subject: Subject) -> None:

@@ -74,6 +74,48 @@ class Skipping(Sound):
         return iter(torch.cat([order, order[:8]]).split(8)[start:])
 
 
+class SeedPlusEpoch(Sound):
+    """Adds the epoch to the seed of a generator."""
+
+    def batches(self, epoch, start=0):
+        order = torch.randperm(60, generator=torch.Generator().manual_seed(self.seed + epoch))
+        return iter(order[: 8 * len(self)].split(8)[start:])
+
+
+class Hashed(Sound):
+    """Seeds a generator with the hash of a string."""
+
+    def batches(self, epoch, start=0):
+        drawn = torch.Generator().manual_seed(hash(f"{self.seed}, {epoch}") % 2**31)
+        return iter(torch.randperm(60, generator=drawn)[: 8 * len(self)].split(8)[start:])
+
+
+class WithoutTheLast(Sound):
+    """Never draws the last sample, by a count that is off by one."""
+
+    def batches(self, epoch, start=0):
+        drawn = torch.Generator().manual_seed(1000 * self.seed + epoch)
+        return iter(torch.randperm(59, generator=drawn)[: 8 * len(self)].split(8)[start:])
+
+
+class Unread(Sound):
+    """Takes a condition, and shuffles all the same."""
+
+    def __init__(self, *, size: int, batch_size: int, seed: int, condition: torch.Tensor) -> None:
+        super().__init__(size=size, batch_size=batch_size, seed=seed)
+
+
+class Read(Unread):
+    """Batches of samples in the order of their values."""
+
+    def __init__(self, *, size: int, batch_size: int, seed: int, condition: torch.Tensor) -> None:
+        super().__init__(size=size, batch_size=batch_size, seed=seed, condition=condition)
+        self.order = condition.flatten().argsort(stable=True)
+
+    def batches(self, epoch, start=0):
+        return (self.order[batch] for batch in super().batches(epoch, start))
+
+
 VISITS = "an_epoch_visits_every_sample_once"
 BROKEN = {
     Sound: set(),
@@ -81,9 +123,14 @@ BROKEN = {
     Short: {"batches_are_indices"},
     Global: {"an_epoch_is_a_function_of_its_number", "start_skips_what_came_before"},
     FromTheStart: {"start_skips_what_came_before"},
-    InOrder: {"epochs_and_seeds_differ"},
+    InOrder: {"epochs_and_seeds_differ", "in_time_every_sample_comes"},
     Replacing: {"ranks_share_no_sample", VISITS},
-    Skipping: {VISITS},
+    Skipping: {VISITS, "in_time_every_sample_comes"},
+    SeedPlusEpoch: {"epochs_and_seeds_differ"},
+    Hashed: {"is_the_same_in_another_process"},
+    WithoutTheLast: {"in_time_every_sample_comes"},
+    Unread: {"what_it_reads_changes_what_it_draws"},
+    Read: set(),
 }
 
 
