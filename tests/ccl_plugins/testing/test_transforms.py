@@ -66,14 +66,80 @@ class Together(Sound):
         return images / 255 + seeds.sum()
 
 
+class DrawnOnce(Sound):
+    """Draws before the loop over the views."""
+
+    def __call__(self, image):
+        noise = torch.randn(image.shape)
+        return [image / 255 + noise for _ in range(2)]
+
+
+class Remembering(Sound):
+    """Keeps the views of an image by its id, to save time."""
+
+    def __init__(self):
+        self.views = {}
+
+    def __call__(self, image):
+        return self.views.setdefault(id(image), super().__call__(image))
+
+
+class RememberingPlain(Sound):
+    """Keeps what is not augmented by its id."""
+
+    def __init__(self):
+        self.known = {}
+
+    def plain(self, image):
+        if image.ndim == 4:
+            return super().plain(image)
+        return self.known.setdefault(id(image), super().plain(image))
+
+
+class OfBytes(Sound):
+    """Forgets to scale without augmentation."""
+
+    def plain(self, image):
+        return image.float()
+
+
+class Flipped(Sound):
+    """Flips, or not: two views are equal half of the time."""
+
+    def __call__(self, image):
+        return [image.flip(-1) / 255 if torch.rand(()) < 0.5 else image / 255 for _ in range(2)]
+
+
+class Inverted(Sound):
+    """Inverts half of the views, and makes them brighter or darker by up to a third."""
+
+    def __call__(self, image):
+        views = [image / 255 * (2 / 3 + 2 / 3 * torch.rand(())) for _ in range(2)]
+        return [1 - view if torch.rand(()) < 0.5 else view for view in views]
+
+
+class Fixed(Sound):
+    """Not random: the image and its mirror image."""
+
+    def __call__(self, image):
+        return [image / 255, image.flip(-1) / 255]
+
+
 BROKEN = {
     Sound: set(),
     Miscounted: {"gives_as_many_views_as_it_says"},
-    Counting: {"is_drawn_from_the_generators"},
+    Counting: {"is_drawn_from_the_generators", "remembers_no_image"},
     Spoiling: {"leaves_the_image_as_it_is"},
     OneByOne: {"plain_takes_a_batch"},
     Cropped: {"plain_is_not_augmented"},
     Together: {"views_of_a_batch_are_drawn_row_by_row"},
+    DrawnOnce: {"views_of_an_image_are_drawn_apart"},
+    Remembering: {"remembers_no_image"},
+    RememberingPlain: {"remembers_no_image"},
+    OfBytes: {"plain_has_the_scale_of_views"},
+    Flipped: set(),
+    Inverted: set(),
+    Fixed: set(),
 }
 
 
