@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
+
+import torch
 
 from ccl_plugins.protocols import Length
 from ccl_plugins.testing.assertions import require, require_identical
@@ -17,6 +21,9 @@ LENGTHS = (
     Length(1, 1),
 )
 
+LONG = Length(20, 5, 2)
+"""A run whose warm-up is a tenth: what rises without one, as one-cycle, does not fall again within it."""
+
 
 def factors(schedule: Any, length: Length) -> list[Any]:
     """The factor of every step of a run."""
@@ -29,9 +36,13 @@ def observe(subject: Subject, schedule: Any) -> Any:
 
 
 def check_factors_are_numbers(subject: Subject) -> None:
-    """A factor must be a finite number, 0 or more; not all of a run's are 0."""
+    """A factor must be a finite number, 0 or more; not all of a run's are 0.
+
+    Training asks for the factor after the last step, too: any number does, for no step is taken with it.
+    """
     schedule = subject.build()
     for length in LENGTHS:
+        schedule(length.steps, length)
         its_factors = factors(schedule, length)
         right = all(isinstance(each, float | int) and 0 <= each < math.inf for each in its_factors)
         require(right and any(its_factors), f"in {length} they are {its_factors}")
@@ -42,15 +53,35 @@ def check_a_factor_is_a_function_of_its_step(subject: Subject) -> None:
     schedule = subject.build()
     for length in LENGTHS:
         forward = factors(schedule, length)
-        backward = [subject.build()(step, length) for step in reversed(range(len(forward)))]
+        backward = [subject.build(drawn=1)(step, length) for step in reversed(range(len(forward)))]
         require_identical(backward[::-1], forward, f"in {length}, from the last step to the first")
         require_identical(factors(schedule, length), forward, f"in {length}, asked again")
+    forward = factors(schedule, LONG)
+    other = subject.build(drawn=1)
+    for step in torch.randperm(LONG.steps, generator=torch.Generator().manual_seed(0)).tolist():
+        where = f"in {LONG}, step {step} of an object that was asked for others before"
+        require_identical(other(step, LONG), forward[step], where)
 
 
 def check_the_warm_up_rises(subject: Subject) -> None:
-    """With ``warmup_epochs`` the first factor must be below the one without."""
+    """In the warm-up the factor must rise from its own first one, up to the warm-up's last step.
+
+    What falls in it all the same, as a cosine over the whole run, is divided by the factors without one.
+    """
     schedule = subject.build()
-    with_it, without = (schedule(0, Length(4, 5, warmup)) for warmup in (2, 0))
-    require(
-        with_it < without, f"it is {with_it} with a warm-up of 2 of 4 epochs, {without} without"
-    )
+    steps = range(LONG.warmup_steps)
+    with_it = [schedule(step, LONG) for step in steps]
+    without = [schedule(step, replace(LONG, warmup_epochs=0)) for step in steps]
+    shares = [x / y for x, y in zip(with_it, without, strict=True) if y]
+    report = f"in {LONG} they are {with_it}, and without a warm-up {without}"
+    require(_rises(with_it) or (len(shares) == len(steps) and _rises(shares)), report)
+
+
+def _rises(numbers: list[float]) -> bool:
+    """Whether numbers never fall, and are lower in the first epoch of the warm-up than at its end.
+
+    A rise in steps of an epoch is flat within each; one of 2 steps in place of 2 epochs is over too soon.
+    """
+    # Factors are products of a few numbers near 1: rounding is below 1e-12, a rise in 10 steps above 1e-3.
+    falls = any(later < number - 1e-9 for number, later in pairwise(numbers))
+    return not falls and numbers[LONG.steps_per_epoch - 1] < numbers[-1] - 1e-9
