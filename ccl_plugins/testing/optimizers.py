@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+import ccl_registry as engine
+from ccl_plugins.kinds import registry
 from ccl_plugins.testing.assertions import require, require_equal, require_identical
 from ccl_plugins.testing.inputs import normal
 from ccl_plugins.testing.subject import Subject
@@ -74,6 +76,24 @@ def check_its_rate_is_a_number(subject: Subject) -> None:
     require(isinstance(lr, float | int) and 0 < lr < math.inf, f"lr is {lr!r}")
 
 
+def check_has_the_rate_it_was_given(subject: Subject) -> None:
+    """The constructor's ``lr`` must be the attribute ``lr``, and must not scale the rates of groups."""
+    steps = []
+    for factor in (1.0, 0.5):
+        lr = factor * subject.build().lr
+        params = {**subject.choice.params, "lr": lr}
+        try:
+            choice = registry().choose(subject.kind, subject.spec.id, **params)
+        except engine.InvalidParameter as error:
+            raise AssertionError(f"the constructor refuses lr={lr!r}: {error}") from error
+        built = subject.chosen_as(choice).build()
+        require(built.lr == lr, f"with lr={lr!r} its lr is {built.lr!r}")
+        made = network()
+        # Of the bias alone: a decay of weights may be relative to the first rate.
+        steps.append(take_steps(made, built(groups(made)), range(1))[1])
+    require_equal(steps[1], steps[0], "of groups with the same rates, with half the lr")
+
+
 def check_groups_keep_what_they_have(subject: Subject) -> None:
     """The rate and the weight decay of a group must go before the options."""
     made = network()
@@ -93,6 +113,57 @@ def check_follows_the_rate_of_its_groups(subject: Subject) -> None:
     for group in optimizer.param_groups:
         group["lr"] = 0.0
     require_equal(take_steps(made, optimizer, range(1, 2)), before)
+
+
+def check_each_group_steps_at_its_own_rate(subject: Subject) -> None:
+    """A lower rate of one group must make its steps smaller, and leave those of others."""
+
+    def sizes(*factors: float) -> list[float]:
+        made = network()
+        before = [parameter.detach().clone() for parameter in made.parameters()]
+        optimizer = subject.build()(groups(made))
+        for group, factor in zip(optimizer.param_groups, factors, strict=True):
+            group["lr"] *= factor
+        after = take_steps(made, optimizer, range(1))
+        return [float((x - y).norm()) for x, y in zip(after, before, strict=True)]
+
+    whole = sizes(1, 1)
+    for lowered, name in enumerate(("decay", "no_decay")):
+        factors = [1.0, 1.0]
+        factors[lowered] = 1e-3
+        now, other = sizes(*factors), 1 - lowered
+        report = (
+            f"with a thousandth of the rate of {name!r} the sizes {whole} of steps became {now}"
+        )
+        # A step is proportional to its rate, or not above a multiple of it where a norm limits it, as LARC.
+        require(now[lowered] <= whole[lowered] / 2, report)
+        require(math.isclose(now[other], whole[other], rel_tol=1e-3), report)
+
+
+def check_a_step_takes_a_closure(subject: Subject) -> None:
+    """``step(closure)`` must call the closure with gradients enabled, step on these, and return its loss.
+
+    Lightning computes the gradients in it.
+    """
+    expected_of, made = network(), network()
+    expected = take_steps(expected_of, subject.build()(groups(expected_of)), range(1))
+    optimizer, losses = subject.build()(groups(made)), []
+
+    def closure() -> Tensor:
+        require(torch.is_grad_enabled(), "it called the closure without gradients")
+        optimizer.zero_grad()
+        loss = made(normal(6, 4, seed=2)).square().sum()
+        loss.backward()
+        losses.append(loss.detach())
+        return loss
+
+    returned = optimizer.step(closure)
+    require(bool(losses), "it did not call the closure")
+    right = returned is not None and float(torch.as_tensor(returned).detach()) in map(float, losses)
+    require(right, f"it returned {returned!r}, and the closure {losses[0]!r}")
+    if len(losses) == 1:  # one that calls it again, as a line search does, has more gradients
+        weights = [parameter.detach() for parameter in made.parameters()]
+        require_equal(weights, expected, "with the gradients of a closure")
 
 
 def check_what_does_not_decay_stays(subject: Subject) -> None:
