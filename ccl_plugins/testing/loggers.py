@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
@@ -13,15 +14,21 @@ from unittest import SkipTest
 
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import SUMS
+from ccl_plugins.numerics.generators import drawn_since, generator_states
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import require
+from ccl_plugins.testing.inputs import seeded
 from ccl_plugins.testing.subject import Subject
 from ccl_plugins.watching.logging import is_name
 
-HYPERPARAMETERS = {
-    "pipeline": {"objective": {"use": "infonce", "temperature": 0.5}, "loggers": [], "fit": None},
-    "code": {"torch": "2.0"},
-}
+
+def hyperparameters() -> dict[str, Any]:
+    """A record and the versions of the code, as a run gives them; made anew for each logger."""
+    objective = {"use": "infonce", "temperature": 0.5}
+    return {
+        "pipeline": {"objective": objective, "loggers": [], "fit": None},
+        "code": {"torch": "2.0"},
+    }
 
 
 @contextmanager
@@ -45,7 +52,7 @@ def opened(logger: Any, path: Path, done: int | None = None) -> Any:
 def log(made: Any, *steps: int) -> None:
     """Log as a run does, to its end; what is measured before training is logged at step 0."""
     if not getattr(made, "continues_run", False):
-        made.log_hyperparams(HYPERPARAMETERS)
+        made.log_hyperparams(hyperparameters())
     if steps[0] == 1:
         getattr(made, "log_evaluation", made.log_metrics)({"evaluation/knn/top1": 0.5}, step=0)
     for step in steps:
@@ -124,7 +131,7 @@ def check_repeats_no_step_when_it_is_resumed(subject: Subject) -> None:
     """
     logger = subject.build()
     if not trait(logger, "on_disk") or any("*" in name for name in trait(logger, "files")):
-        return  # its files have other names each time, or are not here
+        raise SkipTest("its files have other names each time, or are not here")
     with folder() as path, folder() as other:
         log(opened(logger, path), 1, 2)
         log(opened(logger, path, done=1), 2)
@@ -145,3 +152,92 @@ def check_ends_with_its_run(subject: Subject) -> None:
         before = contents(first)
         log(opened(logger, second), 1, 2)
         require(contents(first) == before, "the next run changed the folder of the one before")
+
+
+def check_writes_the_last_step(subject: Subject) -> None:
+    """What is logged last must be written when ``finalize`` returns; no ``save`` comes in between.
+
+    Examined by the files of a logger that is ``on_disk``.
+    """
+    logger = subject.build()
+    if not trait(logger, "on_disk"):
+        raise SkipTest("it is not on_disk")
+
+    def left(many: int, loss: float = 0.5) -> tuple[list[str], int]:
+        """The checksums and the bytes of its files, with many numbers in one step and a last loss."""
+        with folder() as path:
+            made = opened(logger, path)
+            made.log_hyperparams(hyperparameters())
+            for step in (1, 2, 3):
+                metrics = {"loss": loss if step == 3 else 1 / step, "lr": 1e-3}
+                # A column for each in a table has space for them, whichever step has them.
+                more = {f"objective/number_{i}": float(i) for i in range(200)}
+                made.log_metrics(metrics | (more if step == many else {}), step)
+            made.finalize("success")
+            return sorted(contents(path).values()), sum(sizes(path).values())
+
+    none, _ = left(0)
+    if none == left(0)[0]:
+        report = "its files are the same whatever the loss of the last step is"
+        require(left(0, loss=0.25)[0] != none, report)
+        return
+    # Files with a time in them always differ: 200 more numbers are seen in their size.
+    (_, few), (_, at_first), (_, at_last) = left(0), left(1), left(3)
+    if at_first - few < 1000:
+        raise SkipTest("its files are others in each run, and no larger with more numbers")
+    report = f"its files have {few} bytes, with 200 more numbers in step 1 of 3 {at_first}"
+    require(at_last - few > (at_first - few) / 2, f"{report}, and in step 3 {at_last}")
+
+
+def check_leaves_what_it_gets(subject: Subject) -> None:
+    """Numbers and hyperparameters must be as before: all loggers of a run get the same."""
+    metrics = {"loss": 0.5, "lr": 1e-3, "objective/scale": float("nan")}
+    given: dict[str, Any] = {
+        "log_hyperparams": hyperparameters(),
+        "log_metrics": dict(metrics),
+        "log_evaluation": {"evaluation/knn/top1": 0.5},
+    }
+    before = {method: repr(values) for method, values in given.items()}
+    with folder() as path:
+        made = opened(subject.build(), path)
+        made.log_hyperparams(given["log_hyperparams"])
+        getattr(made, "log_evaluation", made.log_metrics)(given["log_evaluation"], step=0)
+        made.log_metrics(given["log_metrics"], 1)
+        made.finalize("success")
+    for method, values in given.items():
+        require(repr(values) == before[method], f"{method} changed {before[method]} to {values}")
+
+
+def check_leaves_the_generators(subject: Subject) -> None:
+    """Python's, numpy's and torch's generators must be as before: the views of a run are drawn from them.
+
+    Draw the name of a run from `uuid`, say.
+    """
+    logger = subject.build()
+    with seeded(987_654_321), folder() as path:  # of which no logger seeds them
+        before = generator_states()
+        log(opened(logger, path), 1, 2)
+        require(not drawn_since(before), "it drew from them, or seeded them")
+
+
+LIMIT = 0.05
+"""Seconds that numbers may take to log; a file takes 0.001, and a step on a GPU 0.1."""
+
+
+def check_logs_in_little_time(subject: Subject) -> None:
+    """Logging the numbers of a step must take less than 0.05 seconds: the training waits for it.
+
+    A service that takes longer sends them from a thread, or many at once.
+    """
+    with folder() as path:
+        made = opened(subject.build(), path)
+        made.log_hyperparams(hyperparameters())
+        seconds = []
+        for step in range(1, 11):
+            start = time.perf_counter()
+            made.log_metrics({"loss": 1 / step, "lr": 1e-3}, step)
+            seconds.append(time.perf_counter() - start)
+        made.finalize("success")
+    # The fastest of 10: other processes do not slow down all, and one in which it sends many may be slow.
+    report = f"the fastest of 10 steps took {min(seconds):.3f} s"
+    require(min(seconds) < LIMIT, report)

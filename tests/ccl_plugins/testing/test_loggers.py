@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
+
+import numpy as np
 import pytest
 from pytorch_lightning.loggers import Logger
 from support.broken import broken_laws, names
@@ -88,8 +92,135 @@ class Shared(Sound):
         return self.first
 
 
+def opens(made_of):
+    """The `open` of a component that opens a class of its own."""
+    return lambda self, folder, done: made_of(folder / "lines.txt", done)
+
+
+class Buffer(Lines):
+    """Writes ten steps at once, or all that remain as it saves or ends."""
+
+    rest = True
+
+    def __init__(self, file, done):
+        super().__init__(file, done)
+        self.waiting = []
+
+    def log_metrics(self, metrics, step=None):
+        self.waiting.append((dict(metrics), step))
+        if len(self.waiting) == 10:
+            self.save()
+
+    def save(self):
+        for metrics, step in self.waiting:
+            super().log_metrics(metrics, step)
+        self.waiting = []
+
+    def finalize(self, status):
+        if self.rest:
+            self.save()
+
+
+class Buffered(Sound):
+    """Writes what it keeps at its end."""
+
+    open = opens(Buffer)
+
+
+class Cut(Sound):
+    """Forgets what it keeps at its end."""
+
+    open = opens(type("CutBuffer", (Buffer,), {"rest": False}))
+
+
+class Behind(Lines):
+    """Writes a step when the next one comes, with the time."""
+
+    latest = None
+
+    def log_metrics(self, metrics, step=None):
+        if self.latest is not None:
+            super().log_metrics(*self.latest)
+        self.latest = ({**metrics, "time": time.perf_counter()}, step)
+
+
+class OneBehind(Sound):
+    """Never writes the last step, and has other files in each run."""
+
+    open = opens(Behind)
+
+
+class Timed(Sound):
+    """Has other files in each run."""
+
+    class Clock(Lines):
+        def log_metrics(self, metrics, step=None):
+            super().log_metrics({**metrics, "time": time.perf_counter()}, step)
+
+    open = opens(Clock)
+
+
+class Popping(Sound):
+    """Takes the rate out of the numbers."""
+
+    class Pops(Lines):
+        def log_metrics(self, metrics, step=None):
+            metrics.pop("lr", None)
+            super().log_metrics(metrics, step)
+
+    open = opens(Pops)
+
+
+class Flattening(Sound):
+    """Writes into the hyperparameters that it gets."""
+
+    class Flattens(Lines):
+        def log_hyperparams(self, params):
+            params["pipeline"]["objective"] = str(params["pipeline"]["objective"])
+
+    open = opens(Flattens)
+
+
+class Sampling(Sound):
+    """Writes each number with a random name."""
+
+    class Samples(Lines):
+        def log_metrics(self, metrics, step=None):
+            super().log_metrics(
+                {f"{name}-{random.random()}": x for name, x in metrics.items()}, step
+            )
+
+    open = opens(Samples)
+
+
+class Seeding(Sound):
+    """Seeds numpy as it opens."""
+
+    def open(self, folder, done):
+        np.random.seed(0)
+        return super().open(folder, done)
+
+
+class Slow(Sound):
+    """Waits for an answer at each step."""
+
+    class Waits(Lines):
+        def log_metrics(self, metrics, step=None):
+            time.sleep(0.06)
+            super().log_metrics(metrics, step)
+
+    open = opens(Waits)
+
+
 BROKEN = {
     Sound: set(),
+    Cut: {"writes_the_last_step"},
+    OneBehind: {"writes_the_last_step"},
+    Popping: {"leaves_what_it_gets"},
+    Flattening: {"leaves_what_it_gets"},
+    Sampling: {"leaves_the_generators"},
+    Seeding: {"leaves_the_generators"},
+    Slow: {"logs_in_little_time"},
     NoLogger: {"opens_a_lightning_logger"},
     Secret: {"leaves_what_it_names"},
     Everything: {"leaves_what_it_names"},
@@ -104,8 +235,9 @@ def test_the_law_that_is_broken_is_named(logger):
     assert BROKEN[logger] <= broken_laws("logger", logger)
 
 
-def test_a_sound_logger_breaks_none():
-    assert broken_laws("logger", Sound) == set()
+@pytest.mark.parametrize("logger", [Sound, Buffered, Timed])
+def test_a_sound_logger_breaks_none(logger):
+    assert broken_laws("logger", logger) == set()
 
 
 def test_every_law_is_broken_once():
