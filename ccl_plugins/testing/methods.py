@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from lightly.utils import dist
@@ -29,11 +30,11 @@ from ccl_plugins.testing.subject import Subject
 N, VIEWS = 8, 2
 
 
-def views_of(method: Any, seed: int = 0) -> list[Tensor]:
-    """Two views of 8 images, or of 8 samples as the towers of a method take them."""
+def views_of(method: Any, seed: int = 0, count: int = VIEWS) -> list[Tensor]:
+    """Some views of 8 images, or the views of 8 samples as the towers of a method take them."""
     seeds = (10 * seed + view for view in range(10))
     if not trait(method, "embed_modality"):
-        return [normal(N, *SHAPE, seed=next(seeds)) for _ in range(VIEWS)]
+        return [normal(N, *SHAPE, seed=next(seeds)) for _ in range(count)]
     towers = {name: type(tower) for name, tower in method.towers.items()}
     return [network_inputs(towers.get(name), N, next(seeds)) for name in method.modalities]
 
@@ -67,9 +68,14 @@ def pairs_of(method: Any, views: list[Tensor], first: int = 0, epoch: int = 0) -
 
     The last condition differs per view, as one that is computed in every step.
     """
-    index = torch.arange(first, first + len(views[0]))
     masks = masks_of(method, views)
-    embedded: Embedded = (method.embed(views, masks) if masks else method.embed(views)).normalized()
+    embedded = method.embed(views, masks) if masks else method.embed(views)
+    return pairs_of_embedded(method, embedded.normalized(), first, epoch)
+
+
+def pairs_of_embedded(method: Any, embedded: Embedded, first: int = 0, epoch: int = 0) -> Pairs:
+    """The pairs of embeddings on the sphere, with conditions as in `pairs_of`."""
+    index = torch.arange(first, first + embedded.projections.shape[1])
     condition = {
         **conditions_of(index, epoch, reader=method),
         "embedding": embedded.projections.detach(),
@@ -258,11 +264,117 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
     require(any(pairs.cross()), report)
 
 
-def check_gradient_reaches_every_weight(subject: Subject) -> None:
-    """Every weight of backbone and heads must have a gradient, or be frozen as in a momentum encoder.
+def check_every_view_reaches_the_pairs(subject: Subject) -> None:
+    """Every view that ``embed`` takes must be an anchor, or a key of another view's anchor.
 
-    Keys of a queue or of a momentum encoder must have none.
+    This is asked of two views and of three; a method that takes two alone refuses more by a ValueError.
     """
+    for count in (VIEWS, VIEWS + 1):
+        method = subject.build().eval()
+        try:
+            compared = compared_views(method, count)
+        except ValueError:
+            if count == VIEWS:
+                raise
+            continue
+        reached = set[int]().union(*(anchor | key for anchor, key in compared.values()))
+        lost = sorted({*range(len(views_of(method, count=count)))} - reached)
+        report = (
+            f"with {count} views, other images in {lost} change no anchor and no key in cross()"
+        )
+        require(not lost, report)
+
+
+def check_keys_are_of_other_views(subject: Subject) -> None:
+    """A key that is compared with an anchor must not be of the anchor's own view.
+
+    ``anchor_views`` and ``key_views`` say which views are compared; what they name must be true.
+    """
+    compared = compared_views(subject.build().eval(), VIEWS)
+    own = {
+        (i, j): f"key {j} and anchor {i} are both made of view {', '.join(map(str, sorted(key)))}"
+        for (i, j), (anchor, key) in compared.items()
+        if key and key <= anchor
+    }
+    require(not own, f"in cross(), {'; '.join(own.values())}")
+
+
+Sources: TypeAlias = set[int]
+"""The numbers of the views that embeddings are made of."""
+
+
+@torch.no_grad()
+def compared_views(method: Any, count: int) -> dict[tuple[int, int], tuple[Sources, Sources]]:
+    """Of which views anchor and key are made, by their positions in ``cross()``: what changes with them.
+
+    The method is in evaluation mode, where no batch statistics mix views.
+    """
+
+    def pairs_of_views(views: list[Tensor]) -> Pairs:
+        with seeded():
+            return pairs_of_embedded(method, method.embed(views).normalized())
+
+    views = views_of(method, count=count)
+    pairs = pairs_of_views(views)
+    of_anchors: list[Sources] = [set() for _ in pairs.anchors]
+    of_keys: list[Sources] = [set() for _ in pairs.keys]
+    # Several other images, since a key may be the nearest of a queue, which some of them share.
+    for number, seed in itertools.product(range(len(views)), (1, 2, 3)):
+        changed = [*views]
+        changed[number] = views_of(method, seed, count)[number]
+        after = pairs_of_views(changed)
+        for sources, x, y in (
+            *zip(of_anchors, after.anchors, pairs.anchors, strict=True),
+            *zip(of_keys, after.keys, pairs.keys, strict=True),
+        ):
+            if not torch.allclose(x, y, rtol=1e-4, atol=1e-5):  # as of rows that are independent
+                sources.add(number)
+    return {(i, j): (of_anchors[i], of_keys[j]) for i, j in pairs.cross()}
+
+
+def check_calls_leave_the_mode_as_it_was(subject: Subject) -> None:
+    """Each call must leave the mode (train, eval) of every module as it was.
+
+    ``encode`` and ``project`` are called in the middle of training too, for conditions and monitors.
+    """
+    for training in (True, False):
+        method = subject.build().train(training)
+        for name, call in _calls(method).items():
+            before = {path: module.training for path, module in method.named_modules()}
+            call()
+            changed = [
+                f"{path or 'the method'} is in {'train' if module.training else 'eval'} mode"
+                for path, module in method.named_modules()
+                if module.training != before.get(path, module.training)
+            ]
+            report = (
+                f"after {name} in {'train' if training else 'eval'} mode {', '.join(changed[:3])}"
+            )
+            require(not changed, report)
+
+
+def _calls(method: Any) -> dict[str, Callable[[], Any]]:
+    """The calls that a run makes of a method, in the order of a step, by their text."""
+    views, made = views_of(method), dict[str, Pairs]()
+    calls: dict[str, Callable[[], Any]] = {
+        "encode(x)": lambda: method.encode(views[0]),
+        "project(x)": lambda: method.project(views[0]),
+        "embed(views)": lambda: method.embed(views),
+        "embed(views) and pairs(...)": lambda: made.update(of=pairs_of(method, views)),
+        "enqueue(pairs)": lambda: method.enqueue(made["of"]),
+        "after_step(0, 10)": lambda: method.after_step(0, 10),
+        "read_conditions(...)": lambda: begin_epoch(method, 1),
+    }
+    if project_key := trait(method, "project_key"):
+        calls["project_key(x)"] = lambda: project_key(views[0])
+    if embed_modality := trait(method, "embed_modality"):
+        for name, view in zip(method.modalities, views, strict=True):
+            calls[f"embed_modality({name!r}, x)"] = functools.partial(embed_modality, name, view)
+    return calls
+
+
+def check_gradient_reaches_every_weight(subject: Subject) -> None:
+    """Every weight of backbone and heads must have a gradient, or be frozen as in a momentum encoder."""
     method = subject.build().train()
     pairs = pairs_of(method, views_of(method))
     loss_of(pairs).backward()
@@ -270,9 +382,30 @@ def check_gradient_reaches_every_weight(subject: Subject) -> None:
     gradients = [p.grad for p in method.backbone.parameters() if p.grad is not None]
     reached = any(g.abs().sum() > 0 for g in gradients)
     require(reached, "the gradient of all weights of the attribute `backbone` is 0")
-    keys = [] if pairs.shared else [pairs.keys]
-    keys += [] if pairs.queue is None else [pairs.queue.keys]
-    require(not any(x.requires_grad for x in keys), "such keys have a gradient")
+
+
+def check_keys_carry_no_gradient(subject: Subject) -> None:
+    """Keys must carry no gradient: ``Embedded.keys``, those of pairs and queue, and of ``project_key``.
+
+    The keys of pairs that are ``shared`` are the anchors of all processes, with their gradient.
+    """
+    for training in (True, False):
+        method = subject.build().train(training)
+        views = views_of(method)
+        embedded, pairs = method.embed(views), pairs_of(method, views)
+        keys = {"embed(views).keys": embedded.keys}
+        if pairs.queue is not None:
+            keys["pairs(...).queue.keys"] = pairs.queue.keys
+        if project_key := trait(method, "project_key"):
+            keys["project_key(x)"] = project_key(views[0])
+        if pairs.shared:
+            require_equal(pairs.keys[:, pairs.rows], pairs.anchors, "keys of pairs that are shared")
+            require(pairs.keys.requires_grad, "pairs(...) are shared, and keys have no gradient")
+        else:
+            keys["pairs(...).keys"] = pairs.keys
+        learned = [name for name, key in keys.items() if key is not None and key.requires_grad]
+        report = f"in {'train' if training else 'eval'} mode {', '.join(learned)} carry a gradient"
+        require(not learned, report)
 
 
 def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:

@@ -253,7 +253,100 @@ class Never(SoundKeys):
         pass
 
 
+class FirstTwo(Sound):
+    """Embeds the first two views, however many there are."""
+
+    def embed(self, views):
+        return super().embed(views[:2])
+
+
+class TwoAndNoMore(Sound):
+    """Takes two views, and refuses more."""
+
+    def embed(self, views):
+        first, second = views
+        return super().embed([first, second])
+
+
+class SameView(SoundKeys):
+    """Queries and keys of the first view."""
+
+    def embed(self, views):
+        return super().embed([views[0]] * len(views))
+
+
+class Swapped(SimSiam):
+    """Keys in the other order of views, as for a loss that takes them crosswise."""
+
+    def pairs(self, embedded, samples):
+        return super().pairs(replace(embedded, keys=embedded.keys.flip(0)), samples)
+
+
+class StaysInEvaluation(Sound):
+    """Evaluates when it projects, and does not train on."""
+
+    def project(self, x):
+        self.eval()
+        return super().project(x)
+
+
+class TrainsAlways(SoundKeys):
+    """Sets its networks to train when it embeds views."""
+
+    def embed(self, views):
+        self.backbone.train()
+        return super().embed(views)
+
+
+class KeepsTheMode(Sound):
+    """Projects in evaluation mode, and goes on in the mode in which it was."""
+
+    def project(self, x):
+        modes = {module: module.training for module in self.modules()}
+        self.eval()
+        projections = super().project(x)
+        for module, training in modes.items():
+            module.training = training
+        return projections
+
+
+class LearnedKeysOfEmbed(SimSiam):
+    """Keys with a gradient, which the pairs leave out."""
+
+    def embed(self, views):
+        embedded = super().embed(views)
+        return replace(embedded, keys=self.head(embedded.features))
+
+    def pairs(self, embedded, samples):
+        return super().pairs(replace(embedded, keys=embedded.keys.detach()), samples)
+
+
+class LearnedKeysOfImages(SimSiam):
+    """Keys with a gradient, for conditions that read them."""
+
+    def project_key(self, x):
+        return self.project(x)
+
+
+class StoppedAndShared(Sound):
+    """Stops the gradient of keys that it says are shared."""
+
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
+        return replace(pairs, keys=pairs.keys.detach())
+
+
 BROKEN = {
+    FirstTwo: {"every_view_reaches_the_pairs"},
+    TwoAndNoMore: set(),
+    SameView: {"every_view_reaches_the_pairs", "keys_are_of_other_views"},
+    Swapped: {"keys_are_of_other_views"},
+    StaysInEvaluation: {"calls_leave_the_mode_as_it_was"},
+    TrainsAlways: {"calls_leave_the_mode_as_it_was"},
+    KeepsTheMode: set(),
+    LearnedKeysOfEmbed: {"keys_carry_no_gradient"},
+    LearnedKeysOfImages: {"keys_carry_no_gradient"},
+    StoppedAndShared: {"keys_carry_no_gradient"},
     Eager: {CHANGES},
     Tracking: {CHANGES},
     OtherHead: {"projects_as_it_embeds", "gradient_reaches_every_weight"},
@@ -265,13 +358,14 @@ BROKEN = {
     Flat: {"embeds_views"},
     Relative: {
         "evaluation_looks_at_each_image_alone",
+        "keys_are_of_other_views",
         "projects_as_it_embeds",
         "two_processes_equal_one",
     },
     Misplaced: {"own_keys_are_at_own_positions", "two_processes_equal_one"},
     MisplacedKeys: {"own_keys_are_at_own_positions", "two_processes_equal_one"},
     Unused: {"gradient_reaches_every_weight"},
-    LearnedKeys: {"gradient_reaches_every_weight"},
+    LearnedKeys: {"keys_carry_no_gradient"},
     Growing: {"only_buffers_are_enqueued"},
     Forgetful: {"a_resumed_run_goes_on_as_it_would_have"},
     Alone: {"two_processes_equal_one"},
