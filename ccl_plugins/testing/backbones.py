@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 from unittest import SkipTest
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import (
@@ -15,7 +16,7 @@ from ccl_plugins.testing.assertions import (
     require_gradients,
     require_independent_rows,
 )
-from ccl_plugins.testing.inputs import network_inputs
+from ccl_plugins.testing.inputs import network_inputs, seeded
 from ccl_plugins.testing.subject import Subject
 
 
@@ -32,16 +33,24 @@ def check_is_a_module(subject: Subject) -> None:
 
 
 def check_features_are_as_long_as_it_says(subject: Subject) -> None:
-    """Features must be (n, num_features) finite numbers; heads are built for these.
+    """In training and in evaluation, features must be (n, num_features) finite numbers.
+
+    Heads are built for these before the first call.
 
     If images are not (n, 3, 32, 32), give the shape of one in a class attribute ``EXAMPLE_SHAPE``; if it
     takes token ids, the number of them in ``EXAMPLE_VOCABULARY``.
     """
     backbone, x = subject.build(), network_inputs(subject.target, 4)
-    features = backbone(x)
-    shape, width = tuple(features.shape), backbone.num_features
-    report = f"for {tuple(x.shape)} it gave {shape}, with num_features {width}"
-    require(shape == (len(x), width) and bool(features.isfinite().all()), report)
+    width = backbone.num_features
+    for mode, begin in (("training", backbone.train), ("evaluation", backbone.eval)):
+        begin()
+        features = backbone(x)
+        report = (
+            f"in {mode} it gave {tuple(features.shape)} for {tuple(x.shape)}, with num_features {width}"
+            f" when it was built, and {backbone.num_features} now"
+        )
+        right = features.shape == (len(x), width) and width == backbone.num_features
+        require(right and bool(features.isfinite().all()), report)
 
 
 def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
@@ -52,8 +61,77 @@ def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
 def check_every_weight_has_a_gradient(subject: Subject) -> None:
     """Every weight must have a gradient or be frozen: DistributedDataParallel stops at unused weights."""
     backbone = subject.build().train()
+    if not any(parameter.requires_grad for _, parameter in backbone.named_parameters()):
+        raise SkipTest("all of its weights are frozen")
     backbone(network_inputs(subject.target, 4)).square().sum().backward()
     require_gradients(backbone)
+
+
+def check_what_learns_is_in_its_weights(subject: Subject) -> None:
+    """What a gradient reaches must be among ``parameters()``, and nothing else may learn.
+
+    After some steps of training, two backbones of equal state dicts must give equal features: a checkpoint
+    holds no Python attributes, lists of parameters, or buffers that are not persistent.
+    """
+    backbone, other = subject.build(), subject.build(drawn=1)
+    if not isinstance(backbone, nn.Module):
+        raise SkipTest("it is no nn.Module, which has a state dict")
+    known = {id(parameter) for parameter in backbone.parameters()}
+    features = backbone.train()(network_inputs(subject.target, 4))
+    lost = [tuple(leaf.shape) for leaf in _leaves(features) if id(leaf) not in known]
+    report = f"a gradient reaches tensors of shape {lost}, which no optimizer gets: no parameters()"
+    require(not lost, report)
+    _train(subject, backbone, first=0)
+    held, x = copy.deepcopy(backbone.state_dict()), network_inputs(subject.target, 4)
+    expected = [_features(backbone, x, training) for training in (False, True)]
+    _train(subject, other, first=STEPS)  # on other inputs, so that what it learned outside differs
+    for training, due in zip((False, True), expected, strict=True):
+        other.load_state_dict(held)  # a call in training changes batch statistics
+        found = _features(other, x, training)
+        # Equal weights gave equal features to the last bit in all that were tried.
+        where = f"in {'training' if training else 'evaluation'}, of a backbone with the state dict"
+        require_equal(found, due, where, rtol=1e-5, atol=1e-6)
+
+
+STEPS = 3
+
+
+def _train(subject: Subject, backbone: Any, first: int) -> None:
+    """Take steps of plain gradient descent, on inputs that are not centered."""
+    backbone.train()
+    for step in range(first, first + STEPS):
+        x = network_inputs(subject.target, 4, seed=step)
+        with seeded(step):
+            loss = backbone(2 * x + 1 if x.is_floating_point() else x).square().mean()
+        parameters = [p for p in backbone.parameters() if p.requires_grad]
+        if not parameters:
+            continue
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        with torch.no_grad():
+            for parameter, gradient in zip(parameters, gradients, strict=True):
+                if gradient is not None:
+                    parameter -= 0.01 * gradient
+
+
+@torch.no_grad()
+def _features(backbone: Any, x: Tensor, training: bool) -> Tensor:
+    with seeded():
+        features: Tensor = backbone.train(training)(x)
+    return features
+
+
+def _leaves(x: Tensor) -> list[Tensor]:
+    """The tensors at which the gradient of ``x`` ends."""
+    todo, seen, leaves = [x.grad_fn], set[Any](), list[Tensor]()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            leaves.append(leaf)
+        todo += [before for before, _ in node.next_functions]
+    return leaves
 
 
 def check_masked_patches_are_not_seen(subject: Subject) -> None:

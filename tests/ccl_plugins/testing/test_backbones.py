@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from support.broken import law_tests
 from torch import nn
 
@@ -58,6 +59,14 @@ class Unused(Sound):
         self.unused = nn.Linear(2, 2)
 
 
+class Frozen(Sound):
+    """Has no weight that learns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requires_grad_(False)
+
+
 class Patched(PatchBackbone):
     """A network on patches."""
 
@@ -74,7 +83,131 @@ class Seeing(PatchBackbone):
         return features, patches if mask is None else patches + mask[..., None] * token
 
 
+class WiderInTraining(Sound):
+    """Adds numbers to features while it trains."""
+
+    def forward(self, x):
+        features = super().forward(x)
+        return torch.cat([features, features], 1) if self.training else features
+
+
+class WiderInEvaluation(Sound):
+    """Has numbers beside its features when it is evaluated."""
+
+    def forward(self, x):
+        features = super().forward(x)
+        return features if self.training else torch.cat([features, features], 1)
+
+
+class FoundOut(Sound):
+    """Knows how long features are once it has made some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_features = None
+
+    def forward(self, x):
+        features = super().forward(x)
+        self.num_features = features.shape[1]
+        return features
+
+
+class ScalesInAList(Sound):
+    """Scales in a plain list, which begin at 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = [nn.Parameter(torch.ones(12))]
+
+    def forward(self, x):
+        return super().forward(x) * self.scales[0]
+
+
+class LearnsAMean(Sound):
+    """Subtracts a running mean, a number in Python."""
+
+    mean = 0.0
+
+    def forward(self, x):
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * float(x.mean())
+        return super().forward(x - self.mean)
+
+
+class SharesAMean(Sound):
+    """Subtracts a running mean of all objects of the class."""
+
+    mean = torch.zeros(3, 1, 1)
+
+    def forward(self, x):
+        if self.training:
+            self.mean.lerp_(x.mean((0, 2, 3))[:, None, None], 0.1)
+        return super().forward(x - self.mean)
+
+
+class CountsSteps(Sound):
+    """Less noise with each step that it counts in an attribute."""
+
+    steps = 0
+
+    def forward(self, x):
+        if self.training:
+            self.steps += 1
+            x = x + torch.randn_like(x) / self.steps
+        return super().forward(x)
+
+
+class CountsInABuffer(Sound):
+    """Less noise with each step that it counts in a buffer, beside batch statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.statistics = nn.BatchNorm1d(12)
+        self.register_buffer("steps", torch.zeros(()))
+
+    def forward(self, x):
+        if self.training:
+            self.steps += 1
+            x = x + torch.randn_like(x) / self.steps
+        return self.statistics(super().forward(x))
+
+
+class LosesItsMean(Sound):
+    """Subtracts a running mean in a buffer that is not saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(()), persistent=False)
+
+    def forward(self, x):
+        if self.training:
+            self.mean.lerp_(x.mean(), 0.1)
+        return super().forward(x - self.mean)
+
+
+class Dropping(Sound):
+    """Drops some features in training, by torch's generator, and has a frozen layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.frozen = nn.Linear(12, 12).requires_grad_(False)
+
+    def forward(self, x):
+        return nn.functional.dropout(self.frozen(super().forward(x)), 0.5, self.training)
+
+
 BROKEN = {
+    WiderInTraining: {"features_are_as_long_as_it_says"},
+    WiderInEvaluation: {"features_are_as_long_as_it_says"},
+    FoundOut: {"features_are_as_long_as_it_says"},
+    ScalesInAList: {"what_learns_is_in_its_weights"},
+    LearnsAMean: {"what_learns_is_in_its_weights"},
+    SharesAMean: {"what_learns_is_in_its_weights"},
+    CountsSteps: {"what_learns_is_in_its_weights"},
+    CountsInABuffer: set(),
+    LosesItsMean: {"what_learns_is_in_its_weights"},
+    Dropping: set(),
+    Frozen: set(),
     Sound: set(),
     Patched: set(),
     Seeing: {"masked_patches_are_not_seen"},
