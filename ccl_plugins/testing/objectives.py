@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, get_args
@@ -24,7 +25,7 @@ from ccl_plugins.testing.assertions import (
     require_same_on_two_ranks,
     require_unchanged,
 )
-from ccl_plugins.testing.inputs import CLASSES, SAMPLES, conditions, seeded
+from ccl_plugins.testing.inputs import CLASSES, SAMPLES, condition_values, conditions, seeded
 from ccl_plugins.testing.objective_batches import (
     WIDTH,
     RawBatch,
@@ -113,6 +114,99 @@ def check_terms_average_to_the_loss(subject: Subject) -> None:
     require(legal, f"values {values}, weights {weights}")
     total = weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)  # 0 if no anchor counts
     require_equal(loss_of(objective, batch), (values * weights).sum() / total)
+
+
+COPIES = (2, 3)
+"""How many copies of a batch of 6 are compared with the batch: samples of which the tables have rows."""
+
+
+def check_is_a_mean_over_anchors(subject: Subject) -> None:
+    """The loss must be a mean over anchors, not a sum: copies of a batch must not multiply its gradient.
+
+    Where the loss reads masks of positives and negatives, each copy is compared with itself alone.  Else
+    copies are compared with each other too, and then with copies that are far away.
+    """
+    objective, batch = prepared(subject, n=6)
+    if hasattr(objective, "EXAMPLE_BATCH"):
+        raise SkipTest("its EXAMPLE_BATCH says how many samples it takes")
+    masked = _powers_of_copies(subject, batch, masked=True)
+    powers = _powers_of_copies(subject, batch)
+    if masked is not None and masked != powers:
+        # A mean has 0, or up to 0.2 if it solves for all samples or learns; a sum has 1 more.
+        require(max(masked) < 0.5, _times(masked))
+        if min(masked) > -0.5:
+            return
+    if powers is None:
+        raise SkipTest("it takes no copies of a batch, or its gradient is 0 or not finite")
+    power = round(powers[0])
+    number_alone = all(abs(each - power) < 0.01 for each in powers)
+    if number_alone and power == 0:
+        return
+    # A term that is a sum over the other samples, as that of SigLIP, grows with near ones alone.
+    far = _powers_of_copies(subject, _in_a_cone(batch), opposite=True)
+    if far is not None and number_alone:
+        require(power * far[0] < 0.5, _times(powers))
+    if far is None or abs(far[0]) > 0.01:
+        raise SkipTest("copies of a batch change its gradient for another reason than their number")
+
+
+def _times(powers: list[float]) -> str:
+    times = [f"{copies**power:.2f}" for copies, power in zip(COPIES, powers, strict=True)]
+    copies = " and ".join(map(str, COPIES))
+    return f"with {copies} copies of a batch the gradient is {' and '.join(times)} times as large"
+
+
+def _powers_of_copies(
+    subject: Subject, batch: RawBatch, *, masked: bool = False, opposite: bool = False
+) -> list[float] | None:
+    """For each number of copies the p for which the gradient is copies^p times as large.
+
+    None if the loss refuses the copies, or a gradient is 0 or not finite.
+
+    Args:
+        subject: The objective.
+        batch: A batch, with its conditions.
+        masked: Whether each copy has positives and negatives of its own alone.
+        opposite: Whether there are two, one with the opposites of the embeddings.
+    """
+    norms, n = list[float](), batch.views.shape[1]
+    numbers = COPIES[:1] if opposite else COPIES
+    try:
+        for copies in (1, *numbers):
+            objective, _ = prepared(subject)
+            _training_step(objective, batch, 0, 2)  # what it learns of classes is then there
+            many = batch.rows(torch.arange(n).repeat(copies))
+            if opposite:
+                many = replace(many, views=torch.cat([batch.views, -batch.views][:copies], 1))
+            loss = functools.partial(_loss_of_parts, copies if masked else None)
+            _, gradient = value_and_gradient(loss, objective, many)
+            norms.append(sum(float(each.norm()) for each in gradient.split(n, 1)))
+    except (ValueError, RuntimeError):  # it refuses masks, or their shapes do, or so many samples
+        return None
+    if not all(0 < norm < math.inf for norm in norms):
+        return None
+    return [
+        math.log(norm / norms[0], copies) for norm, copies in zip(norms[1:], numbers, strict=True)
+    ]
+
+
+def _loss_of_parts(parts: int | None, objective: Any, batch: RawBatch) -> Tensor:
+    """The loss of a batch, or of equal parts of it that masks keep apart, without positives."""
+    pairs = pairs_of(objective, batch)
+    if parts is not None:
+        part = torch.arange(parts).repeat_interleave(batch.views.shape[1] // parts)
+        same = part[:, None] == part
+        pairs = replace(pairs, positive=torch.zeros_like(same), negative=same)
+    with seeded():
+        loss: Tensor = objective.loss(pairs)
+    return loss
+
+
+def _in_a_cone(batch: RawBatch) -> RawBatch:
+    """The batch with embeddings that are near each other, and far from their opposites."""
+    axis = torch.zeros(WIDTH).to(batch.views)
+    axis[0] = batch.views.norm(dim=-1).mean()
+    return replace(batch, views=axis + 0.3 * batch.views)
 
 
 def check_gradient_reaches_every_view(subject: Subject) -> None:
@@ -393,6 +487,45 @@ def _loss_and_gradients(objective: Any, batch: RawBatch) -> list[Tensor]:
     with seeded():
         loss, gradients = on_each_rank(lambda: objective, batch)
     return [loss, *gradients]
+
+
+def check_takes_every_value_type_that_it_accepts(subject: Subject) -> None:
+    """Values of every type that it accepts for a condition must be taken, and change loss or gradient.
+
+    A class attribute ``EXAMPLE_CONDITION`` says which values suit; then these alone are examined.
+    """
+    built = subject.build()
+    if hasattr(built, "EXAMPLE_CONDITION"):
+        raise SkipTest("its EXAMPLE_CONDITION says which values it takes")
+    if all(len(types) == 1 for types in built.conditions.values()):
+        raise SkipTest("it reads no condition of several value types: other laws examine one")
+    for number, (name, types) in enumerate(built.conditions.items()):
+        for value_type in types:
+            objective, row = subject.build(), torch.arange(27)
+            # Three values, which samples share, since some losses read which are equal.
+            values = condition_values([value_type], 27, number)[row // 2**number % 3 * 13]
+            objective.EXAMPLE_CONDITION = {name: values}
+            try:
+                changes = _changes_with(prepare(objective), name)
+            except Exception as error:
+                kind = type(error).__name__
+                report = f"{value_type} values of {name!r}, {tuple(values.shape)}, raised {kind}: {error}"
+                raise AssertionError(report) from error
+            report = f"{value_type} values of {name!r} in three other orders change nothing"
+            require(changes, report)
+
+
+def _changes_with(objective: Any, name: str) -> bool:
+    """Whether loss or gradients of a batch are others with other values of a condition."""
+    batch = raw_batch(objective)
+    _training_step(objective, batch, 0, 2)
+    trait(objective, "progress")(1, 2)
+    before = _loss_and_gradients(objective, batch)
+    return any(
+        any(map(_differ, _loss_and_gradients(objective, other), before))
+        for z in _in_other_orders(batch.condition[name])
+        for other in [replace(batch, condition={**batch.condition, name: z})]
+    )
 
 
 def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:

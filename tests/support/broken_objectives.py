@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch.nn.functional import cross_entropy, softplus
 
-from ccl_plugins.objectives import FairInfoNCE, InfoNCE, SupCon
+from ccl_plugins.objectives import ContrastiveObjective, FairInfoNCE, InfoNCE, SupCon
 
 
 class Sound(InfoNCE):
@@ -220,7 +221,108 @@ class OnTheHost(Sound):
         return values * torch.ones(values.shape[1]), weights
 
 
+class Summed(Sound):
+    """A sum over the anchors of all processes."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * pairs.keys.shape[1], weights
+
+
+class SummedOverBatch(ContrastiveObjective):
+    """A cross entropy of the batch alone, summed over it, as each anchor's term."""
+
+    reads_queue = False
+    distributed = "replicated"
+    reduction = "sum"
+
+    def terms(self, pairs):
+        own, n = torch.eye(pairs.keys.shape[1]).to(pairs.anchors), pairs.anchors.shape[1]
+        values = torch.stack(
+            [
+                cross_entropy(5 * pairs.sim(i, j), own[pairs.rows], reduction=self.reduction)
+                for i, j in pairs.cross()
+            ]
+        )
+        values = values[:, None].expand(-1, n)
+        return values, torch.ones_like(values)
+
+
+class MeanOverBatch(SummedOverBatch):
+    """The mean of the same."""
+
+    reduction = "mean"
+
+
+class DividedTwice(Sound):
+    """A mean over the anchors, divided by their number once more."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values / pairs.keys.shape[1], weights
+
+
+class Sigmoid(ContrastiveObjective):
+    """SigLIP of the batch alone: a term is a sum over the other samples, and the loss a mean of terms."""
+
+    reads_queue = False
+
+    def terms(self, pairs):
+        own = pairs.own()
+        logits = torch.stack([10 * pairs.sim(i, j) for i, j in pairs.cross()])
+        values = softplus(torch.where(own, -logits, logits)).sum(-1)
+        return values, torch.ones_like(values)
+
+
+class Graded(ContrastiveObjective):
+    """Attracts samples of near values, which are class ids or numbers."""
+
+    on = "condition"
+    value_types = ("categorical", "continuous")
+
+    def near(self, z):
+        """(m, m) numbers from 0 to 1."""
+        same = z[:, None] == z
+        return torch.exp(-torch.cdist(z, z)) if z.is_floating_point() else same.double()
+
+    def terms(self, pairs):
+        near = self.near(pairs.everyone(self.on))[pairs.rows].to(pairs.anchors)
+        rows = []
+        for i, j in pairs.cross():
+            blocks = pairs.negatives(i, j, within_view=False)
+            sims = torch.cat([sims for sims, _ in blocks], 1)
+            keep = torch.cat([keep.expand_as(sims) for sims, keep in blocks], 1)
+            others = (sims.exp() * (1 - near) * keep).sum(1) / keep.sum(1).clamp_min(1)
+            rows.append(others - pairs.own_sim(i, j))
+        values = torch.stack(rows)
+        return values, torch.ones_like(values)
+
+
+class TakesNumbersAlone(Graded):
+    """Takes class ids for rows of numbers."""
+
+    def near(self, z):
+        return torch.exp(-torch.cdist(z, z))
+
+
+class ReadsNumbersAlone(Graded):
+    """Takes class ids, and reads none."""
+
+    def near(self, z):
+        return super().near(z if z.is_floating_point() else torch.zeros_like(z))
+
+
+MEAN, TYPES = "is_a_mean_over_anchors", "takes_every_value_type_that_it_accepts"
+
 BROKEN = {
+    Summed: {MEAN},
+    SummedOverBatch: {MEAN},
+    MeanOverBatch: set(),
+    DividedTwice: {MEAN},
+    Sigmoid: set(),
+    Graded: set(),
+    TakesNumbersAlone: {TYPES},
+    ReadsNumbersAlone: {TYPES},
     Blind: {"reads_the_conditions_it_declares", "reads_the_conditions_of_a_queue"},
     BlindInQueue: {"reads_the_conditions_of_a_queue"},
     Greedy: {"takes_the_negatives_that_it_is_given"},
@@ -242,10 +344,10 @@ BROKEN = {
     Forgetful: {"a_resumed_run_goes_on_as_it_would_have"},
     CalledOtherwise: {"is_called_on_embeddings"},
     LowPrecision: {"half_precision_is_computed_in_float32"},
-    LocalCount: {"two_processes_equal_one", "anchors_may_be_taken_in_parts"},
+    LocalCount: {"two_processes_equal_one", "anchors_may_be_taken_in_parts", MEAN},
     Looking: {"compiles_without_graph_breaks", "keeps_the_type_and_device_of_embeddings"},
     RootOfNothing: {"degenerate_batches_are_finite_or_refused"},
-    CountsAll: {"samples_without_a_value_are_left_out"},
+    CountsAll: {"samples_without_a_value_are_left_out", MEAN},
     Deaf: {"reads_a_queue_if_it_says_so"},
     DeafAndSaysSo: set(),
     FullQueue: {"a_queue_is_read_as_far_as_it_is_filled"},

@@ -18,6 +18,7 @@ OF_OBJECTIVES = {
 }
 GRADIENT, ROWS = "gradient_is_that_of_the_value", "rows_belong_to_samples"
 FIXED = "weights carry no gradient"
+SUM = "it is a sum, as released"
 MEDIAN = "its scale is that of the batch"
 EXPECTED = {
     ("condition/shuffled", ROWS): "that they do not is what it is for",
@@ -29,7 +30,8 @@ EXPECTED = {
     ("hucl, fixed weights", GRADIENT): FIXED,
     ("cacr, other view", GRADIENT): FIXED,
     ("cacr_moco_v3, euclidean", GRADIENT): FIXED,
-    ("cacr_moco_v3, euclidean", "two_processes_equal_one"): "it is a sum, as released",
+    ("cacr_moco_v3, euclidean", "two_processes_equal_one"): SUM,
+    ("cacr_moco_v3, euclidean", "is_a_mean_over_anchors"): SUM,
 }
 """Laws that are not kept."""
 
