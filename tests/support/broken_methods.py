@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 from torch import nn
+from torch.nn.functional import normalize
 
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.pairs import in_batch, with_keys
@@ -191,6 +192,22 @@ class SimSiam(nn.Module):
 
     def after_step(self, step, total):
         pass
+
+
+class Nearest(SimSiam):
+    """Predictions of the first view, and of the others the nearest of earlier keys (NNCLR)."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.register_buffer("earlier", normalize(torch.randn(64, 8), dim=1))
+
+    def pairs(self, embedded, samples):
+        near = self.earlier[(embedded.keys[1:] @ self.earlier.T).argmax(-1)]
+        given = (embedded.projections[:1], near, samples)
+        return with_keys(*given, first_key_view=1, gather_distributed=True)
+
+    def enqueue(self, pairs):
+        self.earlier = torch.cat([pairs.keys[0], self.earlier])[:64]
 
 
 class Eager(SoundKeys):
@@ -384,5 +401,6 @@ BROKEN = {
     NeverReadsAgain: {"a_queue_keeps_the_conditions_of_its_keys"},
     Unsaved: {"a_resumed_run_goes_on_as_it_would_have", "only_buffers_are_enqueued"},
     SimSiam: set(),
+    Nearest: set(),
     StopsShort: {"goes_through_an_epoch"},
 }
