@@ -201,11 +201,13 @@ def _off_on_one(
     if z.is_floating_point() and (weight := _of_most(matrix)) < FAINT:
         yield _faint(step, reading, weight, place, candidates)
     elif (weight := _of_different(matrix, z)) > NEARLY_EQUAL:
+        # A kernel that is 0 on its diagonal makes the weight as large as 1e+300.
+        least = f"{weight:.4f}" if weight < 1e4 else f"{weight:.3g}"
         yield Finding(
             "a-kernel-sees-all-as-equal",
             step,
             f"{_with_scale(kernel)} sees all samples as equal on condition {name!r}: of samples with"
-            f" different values, 95 % have at least {weight:.4f} of a sample's weight with itself, so the"
+            f" different values, 95 % have at least {least} of a sample's weight with itself, so the"
             f" objective is hardly conditioned; take {_remedy(kernel, place, candidates)}",
             about=name,
         )

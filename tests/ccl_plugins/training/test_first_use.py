@@ -247,9 +247,9 @@ def test_a_kernel_that_gives_what_no_kernel_does_is_named_with_its_first_wrong_v
         check_kernel(KernelReading(kernel, ("z",)), {"z": Table(torch.arange(5.0))})
 
 
-@pytest.mark.filterwarnings("ignore:.*sees all samples as equal")
 def test_a_kernel_may_say_that_it_is_not_positive_definite():
-    assert check_kernel(KernelReading(Distance(False), ("z",)), {"z": Table(torch.arange(5.0))})
+    with pytest.warns(UserWarning, match=r"95 % have at least 1e\+300 of a sample's weight"):
+        assert check_kernel(KernelReading(Distance(False), ("z",)), {"z": Table(torch.arange(5.0))})
 
 
 @pytest.mark.parametrize(
