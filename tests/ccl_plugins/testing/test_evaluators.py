@@ -150,11 +150,67 @@ class Unaware(KNN):
         return KNN.__call__.__wrapped__(self, train, test)
 
 
+class Errors(KNN):
+    """The share of wrong answers, said to be better if it is higher."""
+
+    def __call__(self, train, test):
+        return [
+            replace(each, value=1 - each.value, interval=None, chance=None)
+            for each in super().__call__(train, test)
+        ]
+
+
+class OwnNeighbor(Sound):
+    """The class of the nearest test sample, which is the sample itself."""
+
+    def __call__(self, train, test):
+        ids, line = test.metadata["label"], "the share of test samples next to one of their label"
+        nearest = torch.cdist(test.features, test.features).argmin(1)
+        value = float((ids[nearest] == ids).float().mean())
+        return [Measurement("near/share", value, line, 30, None, "label", None, "higher")]
+
+
+class OfTraining(KNN):
+    """Measures the training split."""
+
+    def __call__(self, train, test):
+        return super().__call__(train, train)
+
+
+class Halves(KNN):
+    """A chance of a half, whatever the number of classes."""
+
+    def __call__(self, train, test):
+        return [replace(each, chance=0.5) for each in super().__call__(train, test)]
+
+
+class Peeking(KNN):
+    """Puts the column beside the features, and states no chance."""
+
+    def __call__(self, train, test):
+        train, test = (
+            replace(
+                split,
+                features=torch.cat([split.features, 100 * split.metadata["label"][:, None]], 1),
+            )
+            for split in (train, test)
+        )
+        return [replace(each, chance=None) for each in super().__call__(train, test)]
+
+
+TELLS, OTHERS = {"features_that_tell_score_better"}, {"other_test_features_change_the_number"}
+LEARNS, MEETS = {"does_not_learn_from_the_test_split"}, {"noise_meets_the_chance_that_is_stated"}
+ALONE = {"reads_the_features_alone"}
 BROKEN = {
     Sound: set(),
+    Errors: TELLS | ALONE,
+    OwnNeighbor: TELLS | OTHERS,
+    OfTraining: TELLS | OTHERS | LEARNS | MEETS,
+    Halves: MEETS,
+    Peeking: ALONE,
     Unaware: {"has_no_number_of_classes_that_training_lacks"},
-    Cheating: {"does_not_learn_from_the_test_split"},
-    CheatingOnBoth: {"does_not_learn_from_the_test_split"},
+    Cheating: TELLS | OTHERS | LEARNS | MEETS,
+    CheatingOnBoth: TELLS | LEARNS | MEETS | ALONE,
     Nameless: NUMBERS,
     Turned: NUMBERS,
     Infinite: NUMBERS,
