@@ -72,6 +72,25 @@ class Writing(Sound):
         return super().__call__(runs)
 
 
+class WritingTheSame(Sound):
+    """Leaves the same file in the folder of a run each time, and drew before."""
+
+    def __call__(self, runs):
+        for run in runs.values():
+            (run.path / "drawn.txt").write_text("drawn")
+        return super().__call__(runs)
+
+
+class Normalizing(Sound):
+    """Normalizes the features of a run in place."""
+
+    def __call__(self, runs):
+        for run in runs.values():
+            features = run.features("test").features
+            features /= features.norm(dim=1, keepdim=True).clamp_min(1e-9) * 2
+        return super().__call__(runs)
+
+
 class Training(Sound):
     """Changes the weights."""
 
@@ -110,6 +129,8 @@ BROKEN = {
     Empty: {"can_be_saved"},
     Counting: {"is_deterministic"},
     Writing: LEAVES,
+    WritingTheSame: LEAVES,
+    Normalizing: LEAVES,
     Training: LEAVES,
     Setting: LEAVES,
     Kept: LEAVES,
