@@ -127,7 +127,8 @@ def check_keeps_what_it_logged_when_it_is_resumed(subject: Subject) -> None:
 def check_repeats_no_step_when_it_is_resumed(subject: Subject) -> None:
     """Steps after ``done`` are logged again: what was logged of them must go, or be hidden.
 
-    Examined by the sizes of files, of a logger that is ``on_disk``.
+    Examined by the sizes of files, of a logger that is ``on_disk``.  They may differ by half of what a step
+    adds, since a time has not the same number of digits each time.
     """
     logger = subject.build()
     if not trait(logger, "on_disk") or any("*" in name for name in trait(logger, "files")):
@@ -136,10 +137,13 @@ def check_repeats_no_step_when_it_is_resumed(subject: Subject) -> None:
         log(opened(logger, path), 1, 2)
         log(opened(logger, path, done=1), 2)
         log(opened(logger, other), 1)
+        of_one = sizes(other)
         log(opened(logger, other, done=1), 2)
         logged_twice, right = sizes(path), sizes(other)
+        step = {file: max(size - of_one.get(file, 0), 0) for file, size in right.items()}
         require(
-            logged_twice == right,
+            logged_twice.keys() == right.keys()
+            and all(abs(logged_twice[f] - right[f]) <= step[f] / 2 for f in right),
             f"with step 2 logged before the resume too, {right} became {logged_twice}",
         )
 
