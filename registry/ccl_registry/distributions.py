@@ -92,6 +92,8 @@ def _entries(distribution: Distribution, project: str) -> tuple[tuple[Entry, ...
 def _head(distribution: Distribution) -> _Head:
     try:
         fields = distribution.metadata
+    except FileNotFoundError:  # of importlib_metadata, which replaces Python's own once imported
+        return _Head(fault="it has no METADATA")
     except (OSError, ValueError) as error:
         return _Head(fault=f"its METADATA cannot be read ({one_line(error)})")
     if not fields:

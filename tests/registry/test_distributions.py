@@ -66,6 +66,17 @@ def test_a_build_in_a_source_folder_is_no_copy(path):
     assert remnants == (Remnant("", str(info), "it has no METADATA"),)
 
 
+def test_a_finder_that_refuses_metadata_that_is_missing_leaves_a_remnant(path, monkeypatch):
+    def metadata(self):
+        raise FileNotFoundError("No package metadata was found.")
+
+    monkeypatch.setattr("importlib.metadata.Distribution.metadata", property(metadata))
+    info = path[0] / "toy_a.egg-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[toy.kernel]\na = m:A\n")
+    assert installed("toy") == ([], (Remnant("", str(info), "it has no METADATA"),))
+
+
 def test_an_earlier_copy_without_components_offers_nothing_and_is_no_failure(path):
     first, second = path
     write(first, "toy_a", "[other]\na = m:A\n", version="2")
