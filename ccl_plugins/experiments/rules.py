@@ -396,12 +396,14 @@ def has_queue(method: Any) -> bool:
 
 
 @rule
-def condition_of_the_sampler(sampler: Any, built_conditions: Mapping[str, Any]) -> None:
+def condition_of_the_sampler(
+    sampler: Any, sampler_on: str | None, built_conditions: Mapping[str, Any]
+) -> None:
     """Check that a sampler that reads a condition gets one that batches can be drawn by.
 
     Its static method ``value_types(parameters)`` gives the value types that it accepts.
     """
-    on, name = read_by_sampler(sampler, built_conditions), sampler.spec.name
+    on, name = sampler_on, sampler.spec.name
     if on is None:
         return
     if on not in built_conditions:
@@ -455,7 +457,7 @@ def conditions_that_nothing_reads(
     given_conditions: Mapping[str, Any],
     built_conditions: Mapping[str, Any],
 ) -> None:
-    """Warn of them."""
+    """Warn of conditions that nothing in the pipeline reads."""
     read = {*objective.conditions, *getattr(reading_method, "conditions", ()), sampler_on}
     reached = {pipeline_name(name, each) for name, each in built_conditions.items() if name in read}
     if unread := [name for name in given_conditions if name not in reached]:
