@@ -10,6 +10,7 @@ import re
 import sys
 import textwrap
 import tomllib
+from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -209,7 +210,8 @@ def test_a_signature_on_a_page_of_a_kind_is_that_of_its_protocol(kind):
     kinds = re.split(r"^## ", (DOCS / "reference" / "kinds.md").read_text(), flags=re.MULTILINE)
     (section,) = (each for each in kinds if each.startswith(f"{kind}\n"))
     (page,) = (DOCS / "how-to").glob(f"write-a*-{kind}.md")
-    texts = section, page.read_text(), inspect.getsource(sys.modules[protocol(kind).__module__])
+    contract = section.partition("| law | |")[0]
+    texts = contract, page.read_text(), inspect.getsource(sys.modules[protocol(kind).__module__])
     members, found = contracts(kind), set()
     for name, given in re.findall(r"`(\w+)\(([\w, =]*)\)", "\n".join(texts)):
         parameters = ", ".join(each.partition("=")[0] for each in given.split(", "))
@@ -253,6 +255,14 @@ def test_the_committed_reference_is_fresh():
     assert not stale, (
         "run python docs/reference/generate.py, and pip install -e . after a change of entry points"
     )
+
+
+def test_every_law_of_the_kit_has_its_sentence_and_every_sentence_a_law():
+    kit = Path(ccl.__file__).parent / "testing"
+    code = "\n".join(file.read_text("utf-8") for file in kit.glob("*.py"))
+    page = (DOCS / "reference" / "kinds.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (?:[^|\\]|\\.)+\. \|$", page, re.M)  # of two cells
+    assert Counter(rows) == Counter(re.findall(r"^def check_(\w+)\(", code, re.M))
 
 
 def test_the_reference_of_the_configuration_has_every_key_with_type_default_and_range():

@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import api
-import checks
 import components
 import configuration
 from sphinx.cmd.build import build_main
@@ -27,7 +26,6 @@ GALLERY = "examples/gallery"
 BUILT = {
     "ccl_plugins/kinds.py": "reference/components.md",
     "ccl_plugins/training/settings.py": "reference/configuration.md",
-    "ccl_plugins/testing/every_kind.py": "reference/checks.md",
 }
 """Files to which a link leads to a page of the reference, beside those of components and public modules."""
 PAPERS = """# Papers
@@ -56,7 +54,6 @@ def generated() -> dict[str, str]:
     """The text of each generated page, by its path in the site."""
     pages = {f"reference/{path}": text for path, text in (*components.pages(), *api.pages())}
     pages["reference/configuration.md"] = configuration.render()
-    pages["reference/checks.md"] = checks.render()
     pages["decisions/index.md"] = _decisions(written())
     pages["reference/papers.md"] = PAPERS
     return pages
