@@ -26,7 +26,7 @@ class Features:
     For the views ``noise`` and the backbone ``mlp``.  A split is a ``.safetensors`` file or a mapping, with
     ``features``, (N, f), a ``label`` and any other columns.  In a mapping, a column is an array, a
     tensor, a list, or the path of a ``.npy`` file; a configuration can hold paths but no arrays.  Files of
-    more than 256 MB are not read into memory, unless they must be split or standardized, or hold other
+    more than 64 MB are not read into memory, unless they must be split or standardized, or hold other
     numbers than float32.
 
     Args:

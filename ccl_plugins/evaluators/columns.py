@@ -298,7 +298,17 @@ def numbered_as(train: Frozen, test: Frozen) -> Frozen:
 
 def variance(x: Tensor) -> float:
     """The mean variance of features (n, f), or 1 for features without any."""
-    return x.var(dim=0, correction=0).mean().item() or 1.0
+    return center_and_variance(x)[1]
+
+
+def center_and_variance(x: Tensor) -> tuple[Tensor, float]:
+    """The mean (f,) of features (n, f) in float64, and their `variance`; many are read in blocks."""
+    center, squares = torch.zeros(2, x.shape[1], dtype=torch.float64, device=x.device)
+    for rows in blocks(x):
+        center += x[rows].double().sum(dim=0) / len(x)
+    for rows in blocks(x):
+        squares += (x[rows] - center).square().sum(dim=0) / len(x)
+    return center, squares.mean().item() or 1.0
 
 
 def _column(frozen: Frozen, column: str) -> Tensor:

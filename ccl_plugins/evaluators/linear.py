@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, Literal
 
 import torch
@@ -14,6 +16,7 @@ from torch.nn.functional import one_hot
 from ccl_plugins.arguments import checked, positive, whole, word
 from ccl_plugins.evaluators.columns import (
     OfColumn,
+    center_and_variance,
     differing_values,
     groups_at,
     name_prefix,
@@ -27,6 +30,7 @@ from ccl_plugins.evaluators.columns import (
 )
 from ccl_plugins.evaluators.intervals import estimate, tally
 from ccl_plugins.evaluators.least_squares import least_squares
+from ccl_plugins.files.mapped import Filling, blocks
 from ccl_plugins.metadata.groups import validation_rows
 from ccl_plugins.protocols import Frozen, Measurement
 
@@ -112,7 +116,7 @@ class LinearProbe(OfColumn):
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``linear/top1``, and ``linear/balanced`` if it is asked for."""
         rows, known_ids = rows_with_classes(train, self.column)
-        known = train.features[rows].double()
+        known = train.features if len(rows) == len(train.features) else train.features[rows]
         x, ids = with_classes(test, self.column)
         refuse_too_many(known, known_ids, self.column)
         if self.solver == "least_squares":
@@ -128,7 +132,7 @@ class LinearProbe(OfColumn):
 def named_by_least_squares(x: Tensor, ids: Tensor, x_test: Tensor) -> Tensor:
     """(m,) the classes of features (m, f), by least squares of the ids (n,) of features (n, f)."""
     classes, index = two_classes(ids)
-    weight, bias = least_squares(x, one_hot(index).double())
+    weight, bias = least_squares(x.double(), one_hot(index).double())
     return classes[(x_test @ weight + bias).argmax(dim=1)]
 
 
@@ -146,7 +150,7 @@ def refuse_too_many(x: Tensor, ids: Tensor, column: str) -> None:
 def fit_probe(
     x: Tensor, ids: Tensor, reg: Reg, max_iter: int, column: str, groups: Tensor | None = None
 ) -> SoftmaxRegression:
-    """A linear classifier of ids (n,) by features (n, f) in float64, as `LinearProbe` fits it.
+    """A linear classifier of ids (n,) by features (n, f), as `LinearProbe` fits it.
 
     Samples of one of the ``groups`` (n,) are held out together where a penalty is chosen.
     """
@@ -221,7 +225,7 @@ class SoftmaxRegression:
 
     def logits(self, x: Tensor) -> Tensor:
         """(n, c) one score per class for features (n, f)."""
-        return x @ self.weight.T + self.bias
+        return x.to(self.weight) @ self.weight.T + self.bias
 
 
 def softmax_regression(
@@ -230,7 +234,7 @@ def softmax_regression(
     """Minimize ``mean cross-entropy + reg |W|²`` over weight W (c, f) and bias.
 
     Args:
-        x: (n, f) float64 features.
+        x: (n, f) features, float32 or float64; the fit is in float64.
         y: (n,) class ids, of two classes or more.
         reg: Weight of the penalty, above 0.
         max_iter: Most steps of L-BFGS.
@@ -243,7 +247,11 @@ def softmax_regression(
     ids, _ = two_classes(y)
     # The bias is free: centered features have the same minimum, in fewer steps.  So have features in
     # another unit, with the penalty in that unit.
-    center, unit = x.mean(dim=0), variance(x) ** 0.5
+    center, squared_unit = center_and_variance(x)
+    unit = squared_unit**0.5
+    standardized = Filling(len(x), Path(gettempdir()))
+    for rows in blocks(x):
+        standardized.add((x[rows] - center) / unit)
     # scikit-learn minimizes C * sum + |W|² / 2.  For two classes it has one row w, whose penalty is twice
     # that of our two rows w/2 and -w/2.
     scale = 2 if len(ids) > 2 else 1
@@ -251,7 +259,7 @@ def softmax_regression(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # reported by ``converged``
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        model.fit(((x - center) / unit).numpy(), y.numpy())
+        model.fit(standardized.done()[0].numpy(), y.numpy())
     weight, bias = torch.from_numpy(model.coef_) / unit, torch.from_numpy(model.intercept_)
     if len(ids) == 2:
         weight, bias = torch.cat([-weight, weight]) / 2, torch.cat([-bias, bias]) / 2

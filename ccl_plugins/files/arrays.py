@@ -36,7 +36,7 @@ def read_array(path: Path) -> Tensor:
 def read_npy(path: str | Path) -> Tensor:
     """The array of a ``.npy`` file; whole numbers as long.
 
-    One of more than 256 MB stays in the file, with the type that it has there.
+    One of more than 64 MB stays in the file, with the type that it has there.
 
     Raises:
         FileNotFoundError: If there is no such file.

@@ -26,11 +26,11 @@ from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_registry.errors import Mistake
 
-LARGE = 1 << 28
+LARGE = 1 << 26
 """Bytes above which tensors stay in their file, or are put into one."""
 
 BLOCK = 1 << 25
-"""Bytes of the blocks in which such tensors are read."""
+"""Bytes of the blocks in which tensors are read that are more than that."""
 
 DTYPES = {
     "F64": torch.float64,
@@ -381,10 +381,10 @@ def map_at(path: Path, first: int, dtype: torch.dtype, shape: Sequence[int]) -> 
 def blocks(values: Tensor | np.ndarray[Any, Any]) -> Iterator[slice]:
     """Slices of the rows of a tensor that together are all of them, one after another.
 
-    A small tensor is one block.  Pages of files are released after each.
+    A small tensor is one block.  Pages of files are released after each of several.
     """
-    step = len(values) if not is_large(values.nbytes) else max(1, BLOCK // values[:1].nbytes)
-    for first in range(0, max(1, len(values)), max(1, step)):
+    step = max(1, BLOCK // max(1, values[:1].nbytes))
+    for first in range(0, max(1, len(values)), step):
         yield slice(first, min(first + step, len(values)))
         if step < len(values):
             release_pages()

@@ -46,7 +46,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a safetensors file, on the CPU, and its metadata.
 
-    They are copies; those of more than 256 MB stay in the file, see `ccl_plugins.files.mapped`.
+    They are copies; those of more than 64 MB stay in the file, see `ccl_plugins.files.mapped`.
 
     Raises:
         FileNotFoundError: If there is no such file.

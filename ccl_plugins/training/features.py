@@ -63,7 +63,7 @@ def frozen_features(
         images,
         _towers(method, features, split, transform, batch_size),
         vocabulary={**words, **getattr(split, "vocabulary", {})},
-        projections=_projections(method, split, transform, batch_size, workers)
+        projections=_projections(method, split, transform, batch_size, workers, folder)
         if projections
         else None,
         groups=sample_groups(split),
@@ -79,7 +79,12 @@ def frozen_features(
 
 
 def _projections(
-    method: Any, split: Any, transform: Transform, batch_size: int, workers: int
+    method: Any,
+    split: Any,
+    transform: Transform,
+    batch_size: int,
+    workers: int,
+    folder: Path | None,
 ) -> Tensor:
     """(u, N, d) unit-norm projections of the views of each sample, whose augmentations are seeded by 0."""
     like = next(method.parameters())
@@ -92,7 +97,7 @@ def _projections(
         worker_init_fn=init_worker if workers else None,
         generator=torch.Generator(),
     )
-    projections = []
+    into = Filling(len(split), folder)
     with evaluating(method), torch.no_grad():
         for batch in loader:
             names = trait(transform, "modalities") or [IMAGE] * len(batch.views)
@@ -102,8 +107,8 @@ def _projections(
                 else method.embed_modality(name, view.to(like.device))
                 for name, view in zip(names, batch.views, strict=True)
             ]
-            projections.append(functional.normalize(torch.stack(projected).float(), dim=-1).cpu())
-    return torch.cat(projections, dim=1)
+            into.add(functional.normalize(torch.stack(projected, dim=1).float(), dim=-1).cpu())
+    return into.done()[0].transpose(0, 1)
 
 
 def _towers(

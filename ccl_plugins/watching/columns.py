@@ -19,7 +19,7 @@ from ccl_plugins.evaluators import (
     Regression,
     Uniformity,
 )
-from ccl_plugins.files.mapped import is_large, rows
+from ccl_plugins.files.mapped import BLOCK, rows
 from ccl_plugins.metadata.columns import variable_of
 from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import Evaluator, ValueType, trait
@@ -131,7 +131,7 @@ class Columns:
 def _columns(name: str, variable: Variable) -> Iterator[tuple[str, Tensor]]:
     """The columns of a variable that say something, of large ones as evenly spaced samples have it."""
     values, judged = variable.values, variable
-    if is_large(values.nbytes):
+    if values.nbytes > BLOCK:
         some = torch.linspace(0, len(values) - 1, JUDGED, dtype=torch.float64).long()
         judged = Variable(rows(values, some), variable.value_type)
     present = judged.present

@@ -1,4 +1,4 @@
-"""Measures runs whose conditions are larger than their memory; writes ``large-tables.md``.
+"""Measures the memory of whole commands on tables of several sizes; writes ``large-tables.md``.
 
 ``--run N,C,P`` (as often as wanted) takes other numbers of samples, of columns of the condition and of
 processes; ``--data DIR`` another folder for the files, of up to 23 GB.
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from pages import parser, publish
@@ -28,16 +26,19 @@ from ccl_plugins.files import mapped
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.training.tables import Tables
 
-FEATURES, TEST, FEW, BATCH, CLASSES = 64, 2000, 2000, 256, 1000
+FEATURES, TEST, BATCH, STEPS, CLASSES = 64, 2000, 256, 200, 1000
+RUNS = ["2000,128,1", "500000,128,1", "2000000,128,1", "10000000,512,2"]
+KINDS = ("RssAnon", "RssFile")
+"""The two kinds of memory in ``/proc``."""
 TOML = """
 dataset = {{use = "features", train = "{0}/train.safetensors", test = "{0}/test.safetensors"}}
 backbone = {{use = "mlp", in_features = {1}, hidden = [64]}}
 method = {{use = "simclr", hidden = 64, dim = 32, batch_norm = false}}
 transform = "noise"
 condition = {{use = "column", name = "z"}}
-evaluate = [{{use = "knn"}}]
+evaluate = ["knn", "linear", "rankme"]
 objective = {{use = "fair_cclk", kernel = {{use = "rbf", scale = {2}}}}}
-fit = {{epochs = 1, batch_size = {3}, workers = 0, devices = {4}}}
+fit = {{max_steps = {5}, batch_size = {3}, workers = 0, devices = {4}}}
 """
 
 
@@ -56,41 +57,42 @@ def write(folder: Path, rows: int, width: int) -> None:
                 tensors["label"][part] = torch.randint(0, 10, (count,), generator=generator)
 
 
-def train(folder: Path, width: int, processes: int, most: float) -> tuple[list[int], float]:
-    """MB of resident memory that each process of ``ccl train`` had at most, and seconds to its first step.
-
-    The run is stopped after ``most`` seconds of training.
-    """
-    file = folder / "run.toml"
-    file.write_text(TOML.format(folder, FEATURES, 2.0 * width, BATCH, processes))
-    command = [sys.executable, "-m", "ccl_plugins", "train", file, "--out", folder / "runs"]
-    peaks: dict[str, int] = {}
-    begun = time.perf_counter()
-    with subprocess.Popen(
-        [*command, "--overwrite"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as run:
-        watch = threading.Thread(target=_watch, args=(run, peaks), daemon=True)
-        watch.start()
-        first = 0.0
-        assert run.stdout is not None
-        for line in run.stdout:
-            print(line, end="", flush=True)
-            if not first and re.match(r"step \d+ of", line):
-                first = time.perf_counter() - begun
-                threading.Timer(most, run.send_signal, (signal.SIGINT,)).start()
-    return sorted(peaks.values(), reverse=True)[:processes], first
+def peaks(folder: Path, width: int, processes: int = 1) -> dict[str, list[Memory]]:
+    """What each process of ``ccl train`` and then of ``ccl report`` had in memory at most."""
+    file, runs = folder / "run.toml", folder / "runs"
+    file.write_text(TOML.format(folder, FEATURES, 2.0 * width, BATCH, processes, STEPS))
+    return {
+        "train": _peaks("train", file, "--out", runs, "--overwrite")[:processes],
+        "report": _peaks("report", runs / "run", "--out", folder / "report.html")[:1],
+    }
 
 
-def _watch(run: subprocess.Popen[str], peaks: dict[str, int]) -> None:
-    while run.poll() is None:
-        for status in Path("/proc").glob("[0-9]*/status"):
-            with contextlib.suppress(OSError, KeyError):
-                known = dict(line.split(":\t", 1) for line in status.read_text().splitlines())
-                family = {known["Pid"], known["PPid"]} & {str(run.pid), *peaks}
-                if family:
-                    now = int(known["VmRSS"].split()[0]) // 1024
-                    peaks[known["Pid"]] = max(peaks.get(known["Pid"], 0), now)
-        time.sleep(0.05)
+class Memory(NamedTuple):
+    """MB that a process had at most."""
+
+    anonymous: int
+    """Its own, which the system cannot take back."""
+    mapped: int
+    """Of files, whose pages the system drops if it needs room."""
+
+
+def _peaks(*arguments: object) -> list[Memory]:
+    """Those of a command's processes, the largest first."""
+    most: dict[str, Memory] = {}
+    command = [sys.executable, "-m", "ccl_plugins", *map(str, arguments)]
+    with subprocess.Popen(command) as run:
+        while run.poll() is None:
+            for status in Path("/proc").glob("[0-9]*/status"):
+                with contextlib.suppress(OSError, KeyError):
+                    known = dict(line.split(":\t", 1) for line in status.read_text().splitlines())
+                    if {known["Pid"], known["PPid"]} & {str(run.pid), *most}:
+                        now = (int(known[kind].split()[0]) // 1024 for kind in KINDS)
+                        before = most.get(known["Pid"], (0, 0))
+                        most[known["Pid"]] = Memory(*map(max, now, before))
+            time.sleep(0.05)
+    if run.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {run.returncode}")
+    return sorted(most.values(), reverse=True)
 
 
 def compare(folder: Path, shape: tuple[int, ...], value_type: str) -> str:
@@ -135,27 +137,29 @@ def main() -> None:
     """Measure, and write the page."""
     made = parser(__doc__, "a few samples")
     made.add_argument("--run", action="append", default=[])
-    made.add_argument("--seconds", type=float, default=45, help="of training")
     made.add_argument("--data", type=Path)
     options = made.parse_args()
-    runs, table_rows, ids = options.run or ["2000000,128,1", "10000000,512,2"], 1 << 20, 10**8
+    runs, table_rows, ids = options.run or RUNS, 1 << 20, 10**8
     if options.quick:
-        runs, options.seconds, mapped.LARGE = ["4000,128,1"], 1, 0
+        runs, mapped.LARGE = ["4000,128,1"], 0
         table_rows = ids = 4000
     lines = []
     for each in runs:
         rows, width, processes = map(int, each.split(","))
         with tempfile.TemporaryDirectory(dir=options.data) as name:
             folder = Path(name)
-            write(folder / "few", FEW, width)
-            few, _ = train(folder / "few", width, processes, options.seconds)
             write(folder, rows, width)
-            size = (folder / "train.safetensors").stat().st_size / 1e9
-            found, seconds = train(folder, width, processes, options.seconds)
-        peaks, of_few = (" and ".join(f"{mb:,}" for mb in numbers) for numbers in (found, few))
+            size = (folder / "train.safetensors").stat().st_size / 1e6
+            begun = time.perf_counter()
+            found = peaks(folder, width, processes)
+            seconds = time.perf_counter() - begun
+        cells = [
+            " and ".join(f"{memory[kind]:,}" for memory in found[command])
+            for command in ("train", "report")
+            for kind in (0, 1)
+        ]
         lines.append(
-            f"| {rows:,} | {width} | {size:.1f} GB | {processes} | {peaks} MB | {of_few} MB |"
-            f" {seconds:.0f} s |"
+            f"| {rows:,} | {width} | {size:,.0f} MB | {processes} | {' | '.join(cells)} | {seconds:.0f} s |"
         )
     with tempfile.TemporaryDirectory(dir=options.data) as name:
         tables = [
@@ -164,13 +168,13 @@ def main() -> None:
         ]
     report = f"""# Tables larger than memory
 
-`ccl train` on vectors of {FEATURES} numbers with a condition in a file: Fair-CCLK with `rbf`, batches of {BATCH},
-nearest neighbors of {TEST:,} test samples before training, {options.seconds:.0f} s of training, {os.cpu_count()} cores.
-The time until steps are reported, every 30 s, has that of all passes over the data; of data that do not fit into memory,
-each pass reads the disk.
+MB of memory at most, each kind by itself, of whole commands: `ccl train` on vectors of {FEATURES} numbers with a condition in a file, and
+`ccl report` of the run. Fair-CCLK with `rbf`, {STEPS} batches of {BATCH}; `knn`, `linear` and `rankme` fitted to all samples before and
+after training and measured on {TEST:,} at most; default monitors and pictures; {os.cpu_count()} cores. Anonymous memory is the process's own.
+Mapped memory is of files, libraries among them; the system drops its pages if it needs room.
 
-| samples | condition | on disk | processes | resident memory at most | of {FEW:,} samples | until steps are reported |
-|---|---|---|---|---|---|---|
+| samples | condition | on disk | processes | train: anonymous | mapped | report: anonymous | mapped | both commands |
+|---|---|---|---|---|---|---|---|---|
 {chr(10).join(lines)}
 
 A condition in a file, beside one in memory: fitted and checked, and {BATCH} random rows.

@@ -220,7 +220,7 @@ trains {speed:,.0f} images a second. `python docs/benchmarks/scale.py --images-p
 ## Memory and disk
 
 Each process holds, of every sample, its label, its place in the order of the epoch and whether it is left out: {HELD} bytes. A list of
-paths (`image_folder`, `table`) is {ratio} times as much. What else is larger than 256 MB is in files: a condition of {CONDITION} numbers,
+paths (`image_folder`, `table`) is {ratio} times as much. What else is larger than 64 MB is in files: a condition of {CONDITION} numbers,
 the embeddings of {EMBEDDING} that conditions are fitted to, and the features of {FEATURES} that are measured.
 
 {in_memory}

@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning.callbacks import LambdaCallback
 from safetensors.torch import save_file
 from support.resuming import StopAfter, assert_equal
+from support.scripts import script
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.train import RunInterrupted
@@ -151,3 +152,17 @@ def test_overwriting_a_run_deletes_its_tables(data: Path, tmp_path: Path, in_fil
     compose(data, **CLUSTERED).fit(out=tmp_path / "run", progress=False)
     compose(data).fit(out=tmp_path / "run", progress=False, overwrite=True)
     assert not [*(tmp_path / "run" / "checkpoints").glob("table-*")]
+
+
+@pytest.mark.slow
+def test_whole_commands_on_many_samples_take_little_more_memory_than_on_few(tmp_path):
+    """Half a million samples, whose file has 388 MB; a copy of their features in float64 has 256."""
+    tables = script("docs/benchmarks/large_tables.py")
+    most = {}
+    for samples in (2000, 500_000):
+        tables.write(tmp_path / str(samples), samples, 128)
+        found = tables.peaks(tmp_path / str(samples), 128)
+        most[samples] = {command: memory.anonymous for command, (memory,) in found.items()}
+    few, many = most.values()
+    assert many["train"] < few["train"] + 450, most  # measured: 353
+    assert many["report"] < few["report"] + 200, most
