@@ -8,9 +8,11 @@ from collections import Counter
 from contextlib import redirect_stdout
 from itertools import groupby
 
+import ccl_registry as engine
 from ccl_plugins.commands.base import add_json
+from ccl_plugins.commands.doctor import troubles
 from ccl_plugins.commands.tables import TextTable
-from ccl_registry import Mistake
+from ccl_plugins.kinds import registry
 
 
 class Check:
@@ -25,13 +27,17 @@ class Check:
     def run(self, arguments: argparse.Namespace) -> int:
         from ccl_plugins.testing.suite import and_others, by_cause, checks, run
 
+        checked = {registry().host, *map(engine.normalize, arguments.names)}
         report = sys.stderr if arguments.json else sys.stdout
         rows = TextTable([])
         with redirect_stdout(sys.stderr):  # for what components print
             try:
                 todo = {name: checks(name) for name in arguments.names}
             except LookupError as error:
-                raise Mistake(str(error)) from error
+                raise engine.Mistake(str(error)) from error
+            for note in troubles(registry()):
+                if note.plugin not in checked:
+                    print(f"not checked, but noticed: {note}", file=report)
             for name, listed in todo.items():
                 states, skipped = Counter[str](), Counter[tuple[str, str]]()
                 for _, of_component in groupby(listed, key=lambda each: each.component):

@@ -161,6 +161,13 @@ def _names(registry: engine.Registry) -> Iterator[Note]:
             yield Note(spec.plugin, f"{spec.kind} {spec.name} is {who}: say {spec.id}")
 
 
+def troubles(registry: engine.Registry) -> Iterator[Note]:
+    """Failures of plug-ins, and side effects of importing their hooks."""
+    for failure in registry.failures:
+        yield Note(failure.plugin, f"failed: {failure.reason}")
+    yield from _side_effects(registry)
+
+
 def _side_effects(registry: engine.Registry) -> Iterator[Note]:
     """Second copies of plug-ins, and side effects of importing their hooks."""
     for plugin in registry.plugins:

@@ -83,6 +83,11 @@ class Plugin:
         return "failed" if self.failures else "disabled" if self.disabled else "ok"
 
     @property
+    def has_hooks(self) -> bool:
+        """Whether it declares a module of hooks."""
+        return any(entry.group.endswith(".hooks") for entry in self.entries)
+
+    @property
     def reason(self) -> str:
         """Why it failed."""
         return "; ".join(failure.reason for failure in self.failures)

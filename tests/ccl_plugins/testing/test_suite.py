@@ -292,6 +292,15 @@ def test_the_command_tells_what_failed(ring, capsys):
     assert "ccl: ccl-nothing is not installed" in capsys.readouterr().err
 
 
+def test_the_command_names_a_broken_neighbor_which_is_no_failure(ring, install_plugin, capsys):
+    hooks = {"ccl_plugins.hooks": {"main": "ccl_bad"}}
+    install_plugin("ccl-bad", hooks, {"ccl_bad.py": "raise RuntimeError('not today')"})
+    ring(ring="Ring")
+    assert main(["check", "ccl-ring"]) == 0
+    named, *_ = capsys.readouterr().out.splitlines()
+    assert named == "not checked, but noticed: ccl-bad: failed: RuntimeError: not today"
+
+
 def test_the_command_as_json(ring, capsys):
     with (ring(ring="Ring") / "ccl_ring.py").open("a") as file:
         file.write("print('a component may print')\n")
