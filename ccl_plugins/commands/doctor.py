@@ -6,12 +6,12 @@ import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from importlib import metadata
 
 import ccl_registry as engine
 from ccl_plugins.commands.base import add_json, show
 from ccl_plugins.commands.list import rivals
 from ccl_plugins.commands.tables import TextTable
+from ccl_plugins.files.requirements import unmet, version_of
 from ccl_plugins.kinds import HEAVY, registry
 
 LIBRARIES = ("torch", "torchvision", "lightly", "pytorch-lightning", "timm", "pluggy")
@@ -106,7 +106,7 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
         tuple(failures),
         (*_incomplete(registry), *_unmet(registry)),
         (*_names(registry), *_side_effects(registry)),
-        {name: _version(name) or "not installed" for name in LIBRARIES},
+        {name: engine.escaped(version_of(name)) or "not installed" for name in LIBRARIES},
     )
 
 
@@ -125,31 +125,9 @@ def _incomplete(registry: engine.Registry) -> Iterator[Note]:
 
 def _unmet(registry: engine.Registry) -> Iterator[Note]:
     """Unmet requirements of plug-ins and libraries."""
-    from packaging.markers import UndefinedEnvironmentName
-    from packaging.requirements import InvalidRequirement, Requirement
-    from packaging.version import InvalidVersion
-
     enabled = {plugin.name for plugin in registry.plugins if plugin.state != "disabled"}
     for name in sorted({*enabled, *LIBRARIES}):
-        try:
-            lines = (metadata.requires(name) or ()) if _version(name) else ()
-        except UnicodeDecodeError as error:  # named among the failures; what it needs is unknown
-            yield Note(name, f"its requirements cannot be read ({engine.one_line(error)})")
-            continue
-        for line in lines:
-            try:
-                wanted = Requirement(line)
-                applies = not wanted.marker or wanted.marker.evaluate({"extra": ""})
-            except (InvalidRequirement, UndefinedEnvironmentName, InvalidVersion):
-                yield Note(name, f"it needs {engine.short_repr(line)}, which is no requirement")
-                continue
-            version, needs = _version(wanted.name), f"{wanted.name}{wanted.specifier}"
-            if not applies:
-                continue
-            if not version:
-                yield Note(name, f"it needs {wanted}, which is not installed")
-            elif not wanted.specifier.contains(version, prereleases=True):
-                yield Note(name, f"it needs {needs}, and {version} is installed")
+        yield from (Note(name, f"it {text}") for text in unmet(name))
 
 
 def _names(registry: engine.Registry) -> Iterator[Note]:
@@ -184,11 +162,3 @@ def _side_effects(registry: engine.Registry) -> Iterator[Note]:
             yield Note(name, f"reading its hooks changed {', '.join(plugin.changes)}")
         if printed := plugin.printed.strip():
             yield Note(name, f"its hooks module prints when imported: {printed!r}")
-
-
-def _version(distribution: str) -> str:
-    """Its version; empty if it is not installed, and for metadata without a version."""
-    try:
-        return engine.escaped(metadata.version(distribution) or "")
-    except (metadata.PackageNotFoundError, KeyError, UnicodeDecodeError):
-        return ""

@@ -28,7 +28,13 @@ from ccl_plugins.experiments.configuration import (
     read_all,
     with_statistics,
 )
-from ccl_plugins.experiments.record import Record, nested, plugins_of
+from ccl_plugins.experiments.record import (
+    Record,
+    naming_unmet,
+    nested,
+    plugins_of,
+    warn_of_unmet,
+)
 from ccl_plugins.experiments.rules import read_by_sampler, rules
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.fitted import variables
@@ -66,6 +72,7 @@ class Composition(Components):
         ValueError: For parts that do not go together.
     """
 
+    @naming_unmet()
     def __init__(
         self,
         *,
@@ -116,6 +123,10 @@ class Composition(Components):
         """Whether the evaluators follow from the data set's columns, and not from a choice."""
         chosen = default_evaluators(self.dataset) if evaluate is None else evaluate
         self.evaluators = read_all("evaluator", chosen, "evaluate")
+        hooking = (
+            plugin.name for plugin in reg.plugins if plugin.has_hooks and not plugin.disabled
+        )
+        warn_of_unmet((*hooking, *plugins_of((*self.all_choices, *self.loggers.values()))))
         self._objectives: list[dict[Any, Any]] = []
         """The cache with the objective that was checked, until `build` takes it."""
         self._check()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import ccl_registry as engine
 from ccl_plugins.files.atomic import atomic_write
 from ccl_plugins.files.differences import differences
+from ccl_plugins.files.requirements import unmet
 from ccl_plugins.kinds import registry
 from ccl_plugins.training.settings import PLAIN
 
@@ -199,6 +201,29 @@ def check_plugins(versions: Mapping[str, str]) -> None:
             warnings.warn(
                 f"this run was made with {made}, and {installed[name]} is installed", stacklevel=3
             )
+
+
+def warn_of_unmet(plugins: Iterable[str]) -> None:
+    """Say of each plug-in that needs another ccl-plugins than the installed one that it does."""
+    for text in _unmet(plugins):
+        warnings.warn(text, stacklevel=4)
+
+
+@contextmanager
+def naming_unmet() -> Iterator[None]:
+    """Add the same to the error of a plug-in whose component cannot be imported."""
+    try:
+        yield
+    except engine.PluginFailed as error:
+        for text in _unmet(p.name for p in registry().plugins if f" {p.name}/" in str(error)):
+            error.add_note(text)
+        raise
+
+
+def _unmet(plugins: Iterable[str]) -> Iterator[str]:
+    for name in sorted({*plugins} - {engine.LOCAL}):
+        for text in unmet(name, of=registry().host):
+            yield f"the plug-in {name} {text}: install another version of one of them"
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from unittest import SkipTest
 
 import ccl_registry as engine
+from ccl_plugins.files.requirements import unmet
 from ccl_plugins.kinds import HEAVY, registry
 from ccl_plugins.testing.assertions import require
 from ccl_plugins.testing.subject import Distribution
@@ -28,6 +29,12 @@ def check_offers_all_it_declares(distribution: Distribution) -> None:
     """Every entry point and hook of the distribution must be accepted; see ``ccl doctor``."""
     reasons = [f.reason for f in registry().failures if f.plugin == distribution.name]
     require(not reasons, str(reasons))
+
+
+def check_is_for_the_installed_version(distribution: Distribution) -> None:
+    """The installed ccl-plugins must be one that the distribution requires."""
+    reasons = [*unmet(distribution.name, of=registry().host)]
+    require(not reasons, f"it {'; '.join(reasons)}")
 
 
 def check_is_listed_without_imports(distribution: Distribution) -> None:

@@ -39,7 +39,7 @@ WHY = {
     "markupsafe": "Marks the report's own style and script, which alone are not escaped.",
     "matplotlib": "Figures and the pictures of a report.",
     "numpy": "Tables, files and random numbers of views.",
-    "packaging": "`ccl doctor` compares the versions that plug-ins require with those installed.",
+    "packaging": "The versions that plug-ins require are compared with those installed.",
     "pillow": "Reads images.",
     "pluggy": "Hooks of plug-ins: who is called, with which arguments, and who is blocked.",
     "pytorch-lightning": "Several devices, precision, checkpoints and callbacks.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 
 import pytest
@@ -89,6 +90,26 @@ def test_what_does_not_go_together_is_named(changes, error, words):
 def test_a_condition_of_the_wrong_measure_names_the_way_out():
     with pytest.raises(ValueError, match=r"categorical condition.*is continuous.*clusters"):
         compose(objective="supcon")
+
+
+def test_a_plugin_for_a_later_version_says_so(install_plugin):
+    info, kernel = "ccl_late-1.dist-info/METADATA", {"use": "fair_cclk", "kernel": "late"}
+    files = {
+        info: "Name: ccl-late\nVersion: 1\nRequires-Dist: ccl-plugins>=9\n",
+        "late.py": "from ccl_plugins.kernels import RBF",
+        "later.py": "from ccl_plugins.kernels import Tomorrow",
+    }
+    points = {"late": "late:RBF", "later": "later:Tomorrow"}
+    install_plugin("ccl-late", {"ccl_plugins.kernel": points}, files, version="1")
+    says = "the plug-in ccl-late needs ccl-plugins>=9, and .* is installed"
+    with pytest.warns(UserWarning, match=says):
+        compose(objective=kernel)
+    with pytest.raises(ccl.PluginFailed, match="cannot import later") as error:
+        compose(objective={**kernel, "kernel": "later"})
+    assert re.match(says, error.value.__notes__[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compose()
 
 
 def test_a_condition_that_nothing_reads_is_a_warning():

@@ -55,6 +55,14 @@ BROKEN = {
         {"right.py": f"{HOOK}    from pytorch_lightning import Callback\n    return [Callback()]"},
         set(),
     ),
+    "for a later version": (
+        {"ccl_plugins.kernel": {"ring": "ring:Ring"}},
+        {
+            "ccl_broken-0.1.dist-info/METADATA": "Metadata-Version: 2.1\nName: ccl-broken\n"
+            "Version: 0.1\nRequires-Dist: CCL_plugins>=9\n"
+        },
+        {"is_for_the_installed_version"},
+    ),
     "of a built-in's name": (
         {"ccl_plugins.kernel": {"rbf": "ring:Ring"}},
         {},
