@@ -24,7 +24,8 @@ def call(gpu, tmp_path):
     out = tmp_path / "rows.json"
 
     def call(*arguments: str) -> tuple[int, list[dict[str, Any]]]:
-        asked = ["--only", "infonce", "supcon", "simclr", "--out", str(out)]
+        named = ["infonce", "supcon", "simclr", "test_vit", "killed"]
+        asked = ["--only", *named, "--out", str(out)]
         status = gpu.main([*arguments, "--device", "cpu", *asked])
         return status, json.loads(out.read_text()) if out.exists() else []
 
@@ -46,7 +47,7 @@ def test_all_parts_run_and_go_on_after_a_stop(gpu, call, tmp_path, monkeypatch, 
         patch.setitem(gpu.PARTS, "objectives", stopped)
         with pytest.raises(KeyboardInterrupt):
             call("objectives")
-    assert call("objectives", "--minutes", "-1")[0] == 1
+    assert call("objectives", "--total", "-1")[0] == 1
     assert "objectives: 1 missing, from 'supcon' on" in capsys.readouterr().out
     status, rows = call()
     assert status == 0
@@ -73,6 +74,7 @@ def test_what_fails_is_a_row_and_is_measured_again_on_request(gpu, call, monkeyp
         yield "differs", lambda: judged({"value": 0.2, "gradient": float("nan")}, 0.3, 0.3)
 
     monkeypatch.setitem(gpu.PARTS, "methods", broken)
+    monkeypatch.setattr(gpu, "asked_for", lambda name, only: True)
     status, rows = call("methods")
     assert status == 1
     assert [row["state"] for row in rows] == ["failed", "failed"]
@@ -84,6 +86,21 @@ def test_what_fails_is_a_row_and_is_measured_again_on_request(gpu, call, monkeyp
     )
     assert call("methods")[1] == rows
     assert [row["state"] for row in call("methods", "--again")[1]] == ["failed", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [
+        ("infonce", "infonce"),
+        ("fair_cclk (rbf), c 128, b 256", "fair_cclk"),
+        ("simclr, resnet50, views drawn", "views drawn"),
+        ("fit simclr", "fit simclr"),
+    ],
+)
+def test_a_row_is_asked_for_by_its_words(gpu, name, asked):
+    assert gpu.asked_for(name, [])
+    assert gpu.asked_for(name, [asked, "moco_v3"])
+    assert not gpu.asked_for(name, ["nt_xent", "clr"])
 
 
 def test_an_unknown_part_is_named(gpu, capsys):

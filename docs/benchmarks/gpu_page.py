@@ -26,29 +26,33 @@ shows that the script works, and nothing about a GPU.
 HOW = """
 ## How to measure
 
-`python docs/benchmarks/gpu.py` measures all parts in at most 25 minutes, and
-`python docs/benchmarks/gpu.py PART` one of them in at most eight; `--help` lists them. Each row is stored
-at once: a part that was stopped, or whose time was up, goes on where it stopped when it is called again.
-The sizes are for a GPU with 80 GB; on a smaller one some rows are out of memory, and say so. Inductor
-needs a C compiler. Objectives and methods of installed plug-ins are measured too.
+`python docs/benchmarks/gpu.py` measures what is worth most first, and begins no row after 12 minutes
+(`--total`); `--help` lists the parts. Each row is stored at once: a part that was stopped, or whose
+time was up, goes on where it stopped when it is called again. The sizes are for a GPU with 80 GB; on a
+smaller one some rows are out of memory, and say so. Inductor needs a C compiler. Objectives and methods
+of installed plug-ins are measured too.
 
-**A machine without network** needs a torch that sees the GPU, a copy of this repository, and the other
-packages as wheels. In the repository, on a machine with network and the same Python and platform:
-
-```
-pip download --dest wheels ".[benchmarks]" "setuptools>=77" wheel
-```
-
-Carry the folder `wheels` over with the repository, and there:
+**A machine without network** that has torch, torchvision, Lightning, timm and scikit-learn lacks
+lightly and the entry points of this library. `bash docs/benchmarks/gpu_carry.sh [IMAGES.zip]`, in the
+repository on a machine with network, puts both into `.whl/` (1.2 MB; of CIFAR-10 as images in
+`cifar10/{train,test}/CLASS/`, 19 MB more). Carry `.whl/` over with the repository. There, with `OUT` a
+folder for the results:
 
 ```
-pip install --no-index --find-links wheels "setuptools>=77" wheel
-pip install --no-index --find-links wheels --no-build-isolation -e ".[benchmarks]"
+python3 -m pip install -q --no-index --no-deps --target /tmp/site .whl/*.whl
+export PYTHONPATH=$PWD:$PWD/registry:/tmp/site HF_HUB_OFFLINE=1
+cp -n docs/benchmarks/gpu.json $OUT/
+timeout -s KILL 780 python3 docs/benchmarks/gpu.py --out $OUT/gpu.json
 ```
 
-pip keeps a torch that is installed and new enough; the wheels of torch, triton and `nvidia-*` can then be
-left behind. `gpu.json` is all that has to come back: `python docs/benchmarks/gpu.py --page` writes this
-page from it.
+KILL, since `fit` ends a run early at INT and TERM. Rows are stored one by one: `gpu.json` is all that
+has to come back, and `python docs/benchmarks/gpu.py --page` writes this page from it. 20 epochs of
+SimCLR on CIFAR-10 are beside it:
+
+```
+tar xJf .whl/cifar10.tar.xz -C /tmp
+python3 -m ccl_plugins train docs/benchmarks/gpu_cifar.toml --out $OUT/cifar
+```
 
 [Experiments for a GPU](../reproduction/on_a_gpu.md) ask what the methods bring at a larger size.
 """
@@ -65,10 +69,6 @@ PARTS = {
         "Largest relative differences of losses and weights in three steps of training in float32, and of"
         " the first loss with networks in bf16.",
     ),
-    "compiled": (
-        "Compiled by inductor",
-        "Largest relative differences, compiled on the GPU against the CPU without compiling.",
-    ),
     "waits": (
         "No wait in a step",
         "After the first steps, a whole step runs under"
@@ -78,13 +78,16 @@ PARTS = {
         "Objectives as a share of a step",
         "The time of an objective's forward and backward pass in float32, called on embeddings as in a loop"
         " of one's own, as a share of itself and the forward and backward pass of the networks, in bf16,"
-        " channels last and without optimizer; and its peak memory. The networks' time is measured once and"
-        " taken as proportional to b. Over a queue the networks are those of MoCo v2, else of SimCLR.",
+        " channels last and without optimizer; its peak memory; and its time as a multiple of that"
+        " of lightly's `NTXentLoss` on the same embeddings (over a queue, of its cross-entropy). The"
+        " networks' time is measured once and taken as proportional to b. Over a queue they are those of"
+        " MoCo v2, else of SimCLR.",
     ),
-    "adapt": (
-        "A step of DINO with a ViT-B",
-        "Forward and backward pass in bf16, AdamW and the teacher's step, on two large and six small views"
-        " of b images of five channels: images/s and peak memory, beside [what is counted](vit_step.md).",
+    "whole": (
+        "The whole against lightly's example",
+        "Images/s of `fit` and of lightly's example by hand in Lightning, in wall-clock time, with the same"
+        " network, optimizer, precision (bf16) and workers, in turns. With images as they are, no view is"
+        " drawn.",
     ),
     "memory": (
         "A batch in pieces",
@@ -97,11 +100,14 @@ PARTS = {
         "A run with a queue and a kernel is killed by SIGKILL and resumed from its last checkpoint: the"
         " largest difference of its weights to those of an unbroken run, relative to the largest weight.",
     ),
-    "whole": (
-        "The whole against lightly's example",
-        "Images/s of `fit` and of lightly's example by hand in Lightning, in wall-clock time, with the same"
-        " network, optimizer, precision (bf16) and workers, in turns. With images as they are, no view is"
-        " drawn.",
+    "adapt": (
+        "A step of DINO with a ViT-B",
+        "Forward and backward pass in bf16, AdamW and the teacher's step, on two large and six small views"
+        " of b images of five channels: images/s and peak memory, beside [what is counted](vit_step.md).",
+    ),
+    "compiled": (
+        "Compiled by inductor",
+        "Largest relative differences, compiled on the GPU against the CPU without compiling.",
     ),
 }
 
@@ -176,8 +182,8 @@ def shares(rows: list[dict[str, Any]]) -> str:
         sizes = sorted({row["b"] for row in its})
         lines += [
             f"\n{f'Over a queue of {queue:,}' if queue else 'In a batch'}: the shares of a step of"
-            f" {' / '.join(beside)} / the peak memory. Of {len(its)} measurements {len(above)} have a share"
-            f" above the goal of {GOAL:.0%}, in bold.\n",
+            f" {' / '.join(beside)} / the peak memory / the time as a multiple of `NTXentLoss`. Of"
+            f" {len(its)} measurements {len(above)} have a share above the goal of {GOAL:.0%}, in bold.\n",
             line("objective", *(f"b = {b}" for b in sizes)),
             "|---" * (len(sizes) + 1) + "|",
         ]
@@ -196,7 +202,8 @@ def share(row: dict[str, Any], networks: dict[str, Any]) -> float:
 
 
 def cell(row: dict[str, Any], beside: list[dict[str, Any]]) -> str:
-    """Shares of a step of each network, and peak memory."""
+    """Shares of a step of each network, peak memory, and the time as a multiple of lightly's loss."""
     found = [share(row, networks) for networks in beside]
     marked = [f"**{each:.1%}**" if each > GOAL else f"{each:.1%}" for each in found]
-    return " / ".join([*marked, number("bytes", row["objective_bytes"])])
+    slower = f"{row['objective_seconds'] / row['reference_seconds']:.1f} x"
+    return " / ".join([*marked, number("bytes", row["objective_bytes"]), slower])

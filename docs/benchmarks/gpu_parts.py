@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -61,11 +61,12 @@ class Suite:
     """The device that is measured, the components that are asked for, and all sizes."""
 
     device: str
-    only: tuple[str, ...] = ()
     samples: int = 64
     batches: tuple[int, ...] = (256, 1024, 4096, 8192)
     queue: int = 65536
     networks: tuple[str, str] = ("resnet50", "vit_small_patch16_224")
+    small: str = "resnet18"
+    small_side: int = 32
     adapted: str = vit_step.NAME
     side: int = 224
     batch: int = 128
@@ -75,23 +76,18 @@ class Suite:
     pieces: tuple[int, ...] = (1, 4, 16)
     backend: str = "inductor"
 
-    def wanted(self, name: str) -> bool:
-        """Whether a component is asked for."""
-        return not self.only or name in self.only
-
     def components(self, kind: str) -> Iterator[Subject]:
         """The installed components of a kind, with the parameters of their examples."""
-        specs = sorted(registry().specs(kind), key=lambda spec: spec.id)
-        return (Subject(spec) for spec in specs if self.wanted(spec.name))
+        return map(Subject, sorted(registry().specs(kind), key=lambda spec: spec.id))
 
 
-def suite_on(device: str, only: Iterable[str] = ()) -> Suite:
+def suite_on(device: str) -> Suite:
     """What is measured on a device; on a CPU tiny sizes, and no inductor, which is slow there."""
     if device == "cuda":
-        return Suite(device, tuple(only))
+        return Suite(device)
     networks = ("test_resnet", "test_vit")  # timm's own, for tests
-    sizes = networks, "test_vit", 32, 8, 1, 5, 1, (1, 4), "eager"
-    return Suite(device, tuple(only), 8, (16,), 1024, *sizes)
+    sizes = networks, "test_resnet", 32, "test_vit", 32, 8, 1, 5, 1, (1, 4), "eager"
+    return Suite(device, 8, (16,), 1024, *sizes)
 
 
 def apart(found: Tensor, expected: Tensor, at_least: float = 1e-6) -> float:
@@ -341,11 +337,22 @@ def waits(suite: Suite) -> Jobs:
             refuse_waits(suite.device, False)
         return not_waited(suite.device)
 
+    def of_all() -> Row:
+        cosine = ccl.objective("fair_cclk", kernel=ccl.kernel("cosine"))
+        transform = ccl.transform("simclr", size=32, batched=True)
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                train(Path(folder), [NoWaits(suite.device)], objective=cosine, transform=transform)
+        finally:
+            refuse_waits(suite.device, False)
+        return not_waited(suite.device)
+
     for kind, job in (("objective", of_objective), ("method", of_method)):
         for subject in suite.components(kind):
             yield f"{kind} {subject.spec.name}", functools.partial(job, subject)
-    for method in filter(suite.wanted, ("simclr", "moco_v2")):
+    for method in ("simclr", "moco_v2"):
         yield f"fit {method}", functools.partial(of_fit, method)
+    yield "fit with batched views, monitors, a condition and the Gram matrix of a queue", of_all
 
 
 def cell(suite: Suite, method: str) -> dict[str, Any]:
@@ -384,9 +391,9 @@ def seconds(step: Callable[[], object], suite: Suite) -> float:
 def share(suite: Suite) -> Jobs:
     """The networks' forward and backward pass, then the objectives'."""
 
-    def networks(method: str, network: str) -> Row:
+    def networks(method: str, network: str, side: int) -> Row:
         model = build(suite, method, network).to(memory_format=torch.channels_last)
-        shape = (suite.batch, 3, suite.side, suite.side)
+        shape = (suite.batch, 3, side, side)
         views = [torch.randn(shape, device=suite.device) for _ in range(2)]
         views = [view.contiguous(memory_format=torch.channels_last) for view in views]
 
@@ -407,14 +414,15 @@ def share(suite: Suite) -> Jobs:
         return ok(label=label(found), b=found["b"], q=found.get("q"), **taken)
 
     for method in ("simclr", "moco_v2"):
-        for network in suite.networks:
-            yield f"{method} {network}", functools.partial(networks, method, network)
+        small = f"{suite.small} at {suite.small_side} pixels"
+        sides = {name: (name, suite.side) for name in suite.networks}
+        for name, of in {**sides, small: (suite.small, suite.small_side)}.items():
+            yield f"{method} {name}", functools.partial(networks, method, *of)
     asked = argparse.Namespace(batch=suite.batches, condition=[128], queue=suite.queue)
     asked.objective, asked.parts = None, ("batch", "queue")
     for found in (*queue_cells(asked), *batch_cells(asked)):
-        if suite.wanted(found["objective"]):
-            queue = f", queue {found['q']}" if "q" in found else ""
-            yield f"{label(found)}, b {found['b']}{queue}", functools.partial(objective, found)
+        queue = f", queue {found['q']}" if "q" in found else ""
+        yield f"{label(found)}, b {found['b']}{queue}", functools.partial(objective, found)
 
 
 def adapt(suite: Suite) -> Jobs:
@@ -484,28 +492,32 @@ class Kill(pl.Callback):
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def train(out: Path, kill: bool = False, resume: bool = False) -> None:
+def train(
+    out: Path, callbacks: Sequence[pl.Callback] = (), resume: bool = False, **parts: Any
+) -> None:
     """A run with a queue and a kernel, on the device that Lightning finds."""
+    given: dict[str, Any] = {
+        "transform": ccl.transform("simclr", size=32),
+        "objective": ccl.objective("fair_cclk", kernel=ccl.kernel("rbf", scale=0.1)),
+    }
     pipeline = ccl.Pipeline(
         dataset=ccl.dataset("color_digits"),
-        transform=ccl.transform("simclr", size=32),
         backbone=ccl.backbone("lenet5"),
         method=ccl.method("moco_v2", hidden=64, dim=32, queue_size=64),
-        objective=ccl.objective("fair_cclk", kernel=ccl.kernel("rbf", scale=0.1)),
         condition=ccl.condition("column", name="color"),
         evaluate=[],
+        **{**given, **parts},
         fit={"max_steps": STEPS, "batch_size": 32, "checkpoint_every_steps": 2, "workers": 0},
     )
-    callbacks = [Kill()] if kill else []
     with torch.backends.cudnn.flags(enabled=True, deterministic=True):
-        pipeline.fit(out=out, resume=resume, callbacks=callbacks, logger=False, progress=False)
+        pipeline.fit(out=out, resume=resume, callbacks=[*callbacks], logger=False, progress=False)
 
 
 def killed(out: Path) -> None:
     """As `train`, killed."""
     torch.set_num_threads(1)  # those of OpenMP are not in a forked process
     warnings.filterwarnings("ignore")
-    train(out, kill=True)
+    train(out, [Kill()])
 
 
 def resume(suite: Suite) -> Jobs:
@@ -544,13 +556,14 @@ def whole(suite: Suite) -> Jobs:
         ours, theirs = (statistics.median(rates[loop]) for loop in LOOPS)
         return ok(images_per_second=ours, lightly_images_per_second=theirs, ratio=ours / theirs)
 
-    for method in filter(suite.wanted, ("simclr", "moco_v2")):
-        for views in ("images as they are", "views drawn"):
+    for views in ("images as they are", "views drawn"):
+        for method in ("simclr", "moco_v2"):
             name = f"{method}, {suite.networks[0]}, {views}"
             yield name, functools.partial(job, method, views == "images as they are")
 
 
 PARTS = {
     f.__name__: f
-    for f in (objectives, methods, compiled, waits, share, adapt, memory, resume, whole)
+    for f in (objectives, methods, waits, share, whole, memory, resume, adapt, compiled)
 }
+"""The parts, what is worth most first."""
