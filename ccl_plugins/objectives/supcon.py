@@ -34,12 +34,14 @@ class SupCon(ContrastiveObjective):
 
     ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_a e_a )``.  Positives: the own other views, and all views of
     the other samples of the anchor's class, of batch and queue; of equal weight, averaged outside the
-    log (L_out).  Negatives: all other keys.  The denominator has positives and negatives, or the
-    negatives and p alone (SINCERE), so that positives do not repel each other.  Anchors without
-    positives get weight 0.
+    log (L_out), or inside (L_in): ``-log( (1 / |P|) Σ_{p in P} e_p / Σ_a e_a )``.  Negatives: all other
+    keys.  The denominator has positives and negatives, or the negatives and p alone (SINCERE), so that
+    positives do not repel each other.  Anchors without positives get weight 0.
 
     Equation:
-        \ell_i = -\frac{1}{|\mathcal{P}_i|} \sum_{p \in \mathcal{P}_i} \log
+        \text{outside:} \quad \ell_i = -\frac{1}{|\mathcal{P}_i|} \sum_{p \in \mathcal{P}_i} \log
+            \frac{e^{s_{ip}}}{\sum_{a \in \mathcal{A}_i} e^{s_{ia}}}
+        \text{inside:} \quad \ell_i = -\log \frac{1}{|\mathcal{P}_i|} \sum_{p \in \mathcal{P}_i}
             \frac{e^{s_{ip}}}{\sum_{a \in \mathcal{A}_i} e^{s_{ia}}}
         \mathcal{P}_i = \{ p \in \mathcal{A}_i : z_p = z_i \}
 
@@ -49,14 +51,20 @@ class SupCon(ContrastiveObjective):
     Args:
         denominator: The keys a of the denominator: ``"all"``; or ``"negatives"``, those of other classes
             and the positive p (SINCERE).
+        summation: Where positives are summed: ``"outside"`` the log (L_out); or ``"inside"`` (L_in),
+            where the gradient weighs each positive by its share of all positives.
+        contrast_mode: The views that give anchors: ``"all"``; or ``"one"``, the first.  Keys are of all
+            views either way.
 
     Defaults:
         temperature: Paper: 0.1. Code: 0.07.
 
     Source:
-        Khosla et al., Supervised Contrastive Learning (2020), eq. (2), without the factor τ / 0.07 of
-        their code; Feeney and Hughes, SINCERE: Supervised Information Noise-Contrastive Estimation
-        REvisited (2023), for ``denominator="negatives"``, where their code's multi-view form is the same.
+        Khosla et al., Supervised Contrastive Learning (2020), eq. (2), and eq. (3) for
+        ``summation="inside"``, without the factor τ / 0.07 of their code, which has ``contrast_mode``;
+        solo-learn's supervised SimCLR is eq. (3) without ``1 / |P|``, which changes no gradient.  Feeney
+        and Hughes, SINCERE: Supervised Information Noise-Contrastive Estimation REvisited (2023), for
+        ``denominator="negatives"``, where their code's multi-view form is the same.
     """
 
     value_types = ("categorical",)
@@ -66,6 +74,8 @@ class SupCon(ContrastiveObjective):
     temperature: Scalar = ScalarAttribute(positive, default=0.1, learnable=True)
     _: KW_ONLY
     denominator: Literal["all", "negatives"] = word("all", "negatives")
+    summation: Literal["outside", "inside"] = word("outside", "inside")
+    contrast_mode: Literal["all", "one"] = word("all", "one")
     on: str = "condition"
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -76,8 +86,10 @@ class SupCon(ContrastiveObjective):
         own, m = pairs.own(), pairs.keys.shape[1]
         masks = compared[:, :m], positives[:, :m]
         with_own = masks[0] | own, masks[1] | own
-        rows = []
+        inside, first, rows = self.summation == "inside", min(pairs.anchor_views), []
         for i, view in enumerate(pairs.anchor_views):
+            if self.contrast_mode == "one" and view != first:
+                continue
             blocks = [
                 (pairs.sim(i, j), *(masks if key_view == view else with_own))
                 for j, key_view in enumerate(pairs.key_views)
@@ -85,7 +97,9 @@ class SupCon(ContrastiveObjective):
             if pairs.queue is not None:
                 blocks.append((pairs.sim_queue(i), compared[:, m:], positives[:, m:]))
             if self.denominator == "negatives":
-                rows.append(own_share(blocks, self.temperature, self.margin))
+                rows.append(own_share(blocks, self.temperature, self.margin, inside))
+            elif inside:
+                rows.append(joint_share(blocks, self.temperature))
             else:
                 rows.append(log_share(blocks, self.temperature))
         return stack_rows(rows)
@@ -125,8 +139,20 @@ def log_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, Ten
     return torch.where(has_positives, values, 0), has_positives.to(values.dtype)
 
 
+def joint_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, Tensor]:
+    """As ``log_share``, minus the log of the positives' mean probability."""
+    parts = divided(blocks, temperature)
+    log_positives = logsumexp_blocks([masked(logits, mask) for logits, _, mask in parts])
+    number = count(parts)
+    # -log( Σ_p e_p / Σ_a e_a ) = log(1 + Σ_n e_n / Σ_p e_p), of the negatives n
+    values = softplus(log_sum_of_negatives(parts) - log_positives) + log_count(
+        number, log_positives
+    )
+    return torch.where(number > 0, values, 0), (number > 0).to(values.dtype)
+
+
 def own_share(
-    blocks: Sequence[Block], temperature: Number, margin: Number = 0.0
+    blocks: Sequence[Block], temperature: Number, margin: Number = 0.0, inside: bool = False
 ) -> tuple[Tensor, Tensor]:
     """As ``log_share``, where each positive is compared with itself and the negatives alone.
 
@@ -134,21 +160,42 @@ def own_share(
         blocks: As in ``log_share``.
         temperature: τ.
         margin: Subtracted from the positive's logit in the denominator, after division by τ.
+        inside: Whether the mean over positives is of their probabilities, inside the log.
     """
     parts = divided(blocks, temperature)
-    log_negatives = logsumexp_blocks(
-        [masked(logits, compared & ~positives) for logits, compared, positives in parts]
-    )
-    number = torch.stack([positives.sum(1) for _, _, positives in parts]).sum(0)
+    log_negatives, number = log_sum_of_negatives(parts), count(parts)
     sums = []
     for logits, _, mask in parts:
         positives = in_order_of(logits, mask)
         gaps = (log_negatives[:, None] + margin - logits).masked_fill(~positives, 0)
         # -log( e_p / (e_p + Σ_a e_a) ) = log(1 + Σ_a e_a / e_p)
-        sums.append((softplus(gaps) * positives).sum(1))
-    mean = torch.stack(sums).sum(0) / number.clamp_min(1)
-    has_positives = (number > 0).to(mean.dtype)
-    return mean - margin * has_positives, has_positives
+        values = softplus(gaps)
+        sums.append(masked(-values, positives) if inside else (values * positives).sum(1))
+    has_positives = number > 0
+    if inside:
+        mean = log_count(number, log_negatives) - logsumexp_blocks(sums)
+        mean = torch.where(has_positives, mean, 0)
+    else:
+        mean = torch.stack(sums).sum(0) / number.clamp_min(1)
+    weights = has_positives.to(mean.dtype)
+    return mean - margin * weights, weights
+
+
+def log_sum_of_negatives(parts: Sequence[Block]) -> Tensor:
+    """(n,) log-sum-exp of the logits that are compared and of no positive."""
+    return logsumexp_blocks(
+        [masked(logits, compared & ~positives) for logits, compared, positives in parts]
+    )
+
+
+def count(parts: Sequence[Block]) -> Tensor:
+    """(n,) the numbers of positives."""
+    return torch.stack([positives.sum(1) for _, _, positives in parts]).sum(0)
+
+
+def log_count(number: Tensor, like: Tensor) -> Tensor:
+    """(n,) logarithms of numbers of positives, 0 for none, of the type of ``like``."""
+    return number.clamp_min(1).to(like.dtype).log()
 
 
 def divided(blocks: Sequence[Block], temperature: Number) -> Sequence[Block]:
@@ -162,7 +209,7 @@ class _LogShare(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scale: float, k: int, *tensors: Tensor) -> Tensor:
         blocks = list(zip(tensors[:k], tensors[k : 2 * k], tensors[2 * k :], strict=True))
-        number = torch.stack([positives.sum(1) for _, _, positives in blocks]).sum(0).clamp_min(1)
+        number = count(blocks).clamp_min(1)
         share = 1 / number.to(tensors[0].dtype)
         mean, shares, tops = torch.zeros_like(share), [], []
         for products, compared, positives in blocks:
@@ -221,6 +268,8 @@ class ClInfoNCE(SupCon):
     """
 
     denominator: Literal["all"] = field(default="all", init=False)
+    summation: Literal["outside"] = field(default="outside", init=False)
+    contrast_mode: Literal["all"] = field(default="all", init=False)
     form: Literal["paper", "released"] = word("paper", "released")
     base_temperature: Scalar | None = ScalarAttribute(positive, default=None)
 

@@ -36,7 +36,12 @@ VARIANTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "excluding jointly": {"exclude": [JOINT, 0.9]},
     },
     "cl_infonce": {"released": {"form": "released"}},
-    "supcon": {"sincere": {"denominator": "negatives"}},
+    "supcon": {
+        "sincere": {"denominator": "negatives"},
+        "inside": {"summation": "inside"},
+        "sincere inside": {"denominator": "negatives", "summation": "inside"},
+        "one": {"contrast_mode": "one"},
+    },
     "soft_infonce": {
         "softmax": {"kernel": "cosine", "target_temperature": 0.1, "own": False},
         "joint, per view": {"kernel": JOINT},

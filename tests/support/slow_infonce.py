@@ -28,6 +28,17 @@ def each_share(a, positives, others, tau):
     return mean([share(a, [p], others, tau) for p in positives])
 
 
+def joint_share(a, positives, others, tau):
+    """-log of the mean share of the positives among positives and others."""
+    all_scores = sum(score(a, k, tau) for k in [*positives, *others])
+    return -torch.log(sum(score(a, p, tau) / all_scores for p in positives) / len(positives))
+
+
+def mean_of_each_share(a, positives, others, tau):
+    """-log of the mean share of the positives, each among itself and the others."""
+    return -torch.log(mean([torch.exp(-share(a, [p], others, tau)) for p in positives]))
+
+
 def soft(x, y, targets, tau, anchors=None, candidates=lambda i, j: True):
     """Cross-entropy of row i of the targets, normalized over its candidates."""
     b, values = range(len(x)), []

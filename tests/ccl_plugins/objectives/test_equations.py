@@ -135,9 +135,13 @@ def share(scores, positives):
     return -mean([log(exp(scores[p]) / exp(scores).sum()) for p in positives])
 
 
-def sincere(scores, positives):
+def inside(scores, positives):
+    return -log(mean([exp(scores[p]) / exp(scores).sum() for p in positives]))
+
+
+def sincere(scores, positives, average=lambda shares: -mean(log(shares))):
     negatives = np.delete(exp(scores), positives).sum()
-    return -mean([log(exp(scores[p]) / (exp(scores[p]) + negatives)) for p in positives])
+    return average([exp(scores[p]) / (exp(scores[p]) + negatives) for p in positives])
 
 
 def supcon(a, share=share):
@@ -279,7 +283,13 @@ ANCHORS = {
     "hardneg_infonce": ({"nearest": 3}, lambda a: infonce(a.own, sorted(a.s[a.others])[-3:])),
     "weaklysup_infonce": ({}, lambda a: share(a.s, [a.i, *a.alike])),
     "supcon": ({}, supcon),
+    "supcon, inside": ({"summation": "inside"}, partial(supcon, share=inside)),
+    "supcon, one": ({"contrast_mode": "one"}, lambda a: None if a.v else supcon(a)),
     "supcon, sincere": ({"denominator": "negatives"}, partial(supcon, share=sincere)),
+    "supcon, sincere inside": (
+        {"denominator": "negatives", "summation": "inside"},
+        partial(supcon, share=partial(sincere, average=lambda shares: -log(mean(shares)))),
+    ),
     "cl_infonce": ({}, supcon),
     "cl_infonce, released": ({"form": "released"}, lambda a: supcon(a) * TAU / 0.07),
     "soft_infonce": ({"kernel": RBF}, soft_infonce),

@@ -36,6 +36,7 @@ OBJECTIVES = {
     "hardneg_infonce": HardNegInfoNCE,
     "cl_infonce": ClInfoNCE,
     "supcon": SupCon,
+    "inside": lambda tau, **more: SupCon(tau, summation="inside", **more),
     "sincere": lambda tau, **more: SupCon(tau, denominator="negatives", **more),
     "soft_infonce": lambda tau, **more: SoftInfoNCE(RBF(), tau, **more),
     "fair_cclk": lambda tau, **more: FairCCLK(RBF(), tau, **more),

@@ -32,6 +32,7 @@ SAME = {
     "clusters of one sample": (ClInfoNCE(TAU), NTXent(TAU), DISTINCT),
     "classes of one sample, supcon": (SupCon(TAU), NTXent(TAU), DISTINCT),
     "one positive, sincere": (SupCon(TAU, denominator="negatives"), SupCon(TAU), DISTINCT),
+    "one positive, inside": (SupCon(TAU, summation="inside"), SupCon(TAU), DISTINCT),
     "classes of one sample, weaklysup": (WeaklySupInfoNCE(TAU), InfoNCE(TAU), DISTINCT),
     "one sensitive class": (FairInfoNCE(TAU), InfoNCE(TAU), ONE),
     "all keys are the nearest": (

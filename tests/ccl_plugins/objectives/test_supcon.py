@@ -8,21 +8,74 @@ from support.slow_infonce import assert_same, random_batch
 from ccl_plugins.objectives import SupCon
 from ccl_plugins.pairs import Pairs, Queue, Samples
 
-SHARES = {"all": slow_infonce.share, "negatives": slow_infonce.each_share}
+FORMS = {
+    "all": ({}, slow_infonce.share),
+    "inside": ({"summation": "inside"}, slow_infonce.joint_share),
+    "negatives": ({"denominator": "negatives"}, slow_infonce.each_share),
+    "negatives, inside": (
+        {"denominator": "negatives", "summation": "inside"},
+        slow_infonce.mean_of_each_share,
+    ),
+}
 
 
-@pytest.mark.parametrize("denominator", SHARES)
-def test_in_a_batch_of_one_class_only_supcon_has_a_gradient(denominator):
+def slow_loss(share, views, ids, tau, anchor_views):
+    values = []
+    for v in range(anchor_views):
+        for i in range(len(ids)):
+            keys = [(w, j) for w in range(len(views)) for j in range(len(ids)) if (w, j) != (v, i)]
+            alike, unlike = (
+                [views[w][j] for w, j in keys if bool(ids[j] == ids[i]) == same]
+                for same in (True, False)
+            )
+            values.append(share(views[v][i], alike, unlike, tau))
+    return slow_infonce.mean(values)
+
+
+@pytest.mark.parametrize("mode", ["all", "one"])
+@pytest.mark.parametrize("form", FORMS)
+def test_equals_the_slow_loop_in_value_and_gradient(form, mode):
+    views, ids = random_batch(views=3)
+    params, share = FORMS[form]
+    expected = slow_loss(share, views, ids, 0.3, 1 if mode == "one" else 3)
+    criterion = SupCon(0.3, contrast_mode=mode, **params)
+    assert_same(criterion(*views, condition=ids), expected, views)
+    slopes = torch.autograd.grad(criterion(*views, condition=ids), views)
+    single = [view.detach().float().requires_grad_() for view in views]
+    loss = criterion(*single, condition=ids)
+    torch.testing.assert_close(loss.double(), expected, rtol=2e-5, atol=2e-5)
+    found = [g.double() for g in torch.autograd.grad(loss, single)]
+    torch.testing.assert_close(found, [*slopes], rtol=2e-5, atol=2e-5)
+    half = criterion(*(view.detach().bfloat16() for view in views), condition=ids)
+    torch.testing.assert_close(half.double(), expected.detach(), rtol=0.02, atol=0.02)
+
+
+def test_the_sum_inside_has_the_gradient_of_solo_learns_supervised_simclr():
+    """There the positives are summed, not averaged."""
+    (x, y), ids = random_batch()
+    z, labels = torch.nn.functional.normalize(torch.cat([x, y]), dim=1), ids.repeat(2)
+    scores, alike = (z @ z.T / 0.3).exp(), labels[:, None] == labels
+    others = 1 - torch.eye(14)
+    theirs = -((scores * alike * others).sum(1) / (scores * others).sum(1)).log().mean()
+    number = (alike * others).sum(1).double()
+    ours = SupCon(0.3, summation="inside")(x, y, condition=ids)
+    assert_same(ours, theirs + number.log().mean(), (x, y))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_in_a_batch_of_one_class_only_denominators_of_all_have_a_gradient(form):
+    """With the sum inside, the positives' share is 1 there, whatever it is of each."""
     (x, y), ids = random_batch()[0], torch.zeros(7).long()
-    loss = SupCon(0.2, denominator=denominator)(x, y, condition=ids)
+    loss = SupCon(0.2, **FORMS[form][0])(x, y, condition=ids)
     (gradient,) = torch.autograd.grad(loss, x)
     assert loss.isfinite()
     assert gradient.isfinite().all()
-    assert bool(gradient.any()) == (denominator == "all")
+    assert bool(gradient.any()) == (form == "all")
 
 
-@pytest.mark.parametrize("denominator", SHARES)
-def test_takes_positives_and_negatives_from_a_queue(denominator):
+@pytest.mark.parametrize("form", FORMS)
+def test_takes_positives_and_negatives_from_a_queue(form):
+    params, share = FORMS[form]
     (x, y, queue), ids = random_batch(views=3)
     unit = [torch.nn.functional.normalize(view, dim=1) for view in (x, y, queue)]
     queue_ids, valid = torch.tensor([0, 2, 2, 1, 1, 5, 0]), torch.arange(7) < 6
@@ -45,12 +98,13 @@ def test_takes_positives_and_negatives_from_a_queue(denominator):
         keys += [(queue[k], queue_ids[k]) for k in range(6) if pairs.queue.index[k] != i]
         positives = [key for key, label in keys if label == ids[i]]
         others = [key for key, label in keys if label != ids[i]]
-        values.append(SHARES[denominator](x[i], positives, others, 0.3))
-    loss = SupCon(0.3, denominator=denominator).loss(pairs)
+        values.append(share(x[i], positives, others, 0.3))
+    loss = SupCon(0.3, **params).loss(pairs)
     assert_same(loss, slow_infonce.mean(values), (x, y))
 
 
-def test_an_anchor_without_positives_does_not_count():
+@pytest.mark.parametrize("summation", ["outside", "inside"])
+def test_an_anchor_without_positives_does_not_count(summation):
     (x,), ids = random_batch(views=1)
     one_view = Pairs(
         samples=Samples(condition={"condition": ids}),
@@ -59,7 +113,7 @@ def test_an_anchor_without_positives_does_not_count():
         anchor_views=(0,),
         key_views=(0,),
     )
-    values, weights = SupCon(0.3).terms(one_view)
+    values, weights = SupCon(0.3, summation=summation).terms(one_view)
     assert weights.tolist() == [[1, 1, 1, 0, 1, 1, 1]]
     assert values.isfinite().all()
     assert values[0, 3] == 0
