@@ -38,9 +38,9 @@ class TransformTraits:
     has them, `(n, channels, height, width)`, those of PIL as uint8, and with seeds `(n,)`, long. It
     returns `n` tensors, stacked; row i may depend on image i and seed i alone. Training then draws views
     by these and not image by image."""
-    sizes: Sequence[tuple[int, int]] = ()
-    """Read when a pipeline is composed. The height and width in pixels of each view, where they differ from
-    view to view; the first is the transform's `size`."""
+    sizes: Sequence[int] = ()
+    """Read when a pipeline is composed. The height of each view in pixels, which is its width, where they
+    differ from view to view; the first is the transform's `size`."""
     modalities: Sequence[str] = ()
     """Read when a pipeline is composed and when a sample is loaded. For each view the name of its
     modality. The transform then has `of`, the transform of each modality by name, beginning with

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from random import random
+from typing import Any, TypeAlias
 from unittest import SkipTest
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
+from torch.nn import functional
 
+from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import (
     require,
@@ -57,35 +63,122 @@ def observe(subject: Subject, built: Any) -> Any:
 
 
 def check_gives_as_many_views_as_it_says(subject: Subject) -> None:
-    """``transform(image)`` must be a list of ``count`` finite float tensors of one shape.
+    """``transform(image)`` must be a list of ``count`` finite float32 tensors of one shape.
 
     Views of texts may be whole numbers; each modality has a shape of its own, and each of its ``sizes``.
+    A parameter ``count`` of the constructor is the number of views, and so is that of ``transforms``.
     """
     built, sample = subject.build(), samples(subject)[0][0]
-    drawn = built(sample)
-    names = modality_of_each(built)
-    sizes = trait(built, "sizes") or [None] * len(names)
-    kinds = [*zip(names, sizes, strict=True)]
+    _require_views(built, sample)
+    params = subject.choice.params
+    if isinstance(count := params.get("count"), int):
+        more = registry().choose(subject.kind, subject.spec.id, **{**params, "count": count + 1})
+        try:
+            built = subject.chosen_as(more).build()
+        except ValueError:  # of this number alone
+            return
+        _require_views(built, sample)
+
+
+def _require_views(built: Any, sample: Any) -> None:
+    drawn, kinds = built(sample), _kinds(built)
+    names = [name for name, _ in kinds]
+    require(isinstance(drawn, list | tuple), f"it is a {type(drawn).__name__}")
+    functions = trait(built, "transforms")
+    report = f"with count {built.count}, transforms has {len(functions or [])}"
+    require(functions is None or len(functions) == built.count, report)
     shapes = {(kind, tuple(view.shape)) for kind, view in zip(kinds, drawn, strict=False)}
     reading = sources(built)
     finite = all(
-        (view.is_floating_point() or reading[name] is not None) and view.isfinite().all()
+        (view.dtype == torch.float32 or reading[name] is not None) and view.isfinite().all()
         for name, view in zip(names, drawn, strict=False)
     )
-    report = f"with count {built.count}, it gave {len(drawn)} views of {shapes}"
+    types = {str(view.dtype).removeprefix("torch.") for view in drawn}
+    report = f"with count {built.count}, it gave {len(drawn)} views of {shapes}, {types}"
     square = all(size is None or shape[-2:] == (size, size) for (_, size), shape in shapes)
     one_shape = len(shapes) == len(set(kinds)) and square
     require(len(drawn) == len(names) == built.count >= 1 and one_shape and finite, report)
 
 
 def check_is_drawn_from_the_generators(subject: Subject) -> None:
-    """Equal seeds of Python's, numpy's and torch's global generators must give equal views."""
+    """Equal seeds of Python's, numpy's and torch's global generators must give equal views.
+
+    The transform must not seed them itself: then every epoch has the same views.
+    """
     built, sample = subject.build(), samples(subject)[0][0]
     require_same_draws(lambda: built(sample), seeds=(7, 7))
+    left = []
+    for seed in (0, 1):
+        with seeded(seed):
+            built(sample)
+            left.append(torch.cat([torch.rand(2), torch.tensor([random(), np.random.rand()])]))
+    require(not (left[0] == left[1]).any(), "it seeds them: under two seeds equal numbers follow")
+
+
+def check_is_built_without_random_numbers(subject: Subject) -> None:
+    """Whatever the generators' state when a transform is built, it must draw the same views afterwards.
+
+    What is random is drawn when it is called: once in the constructor is once for all images, and another
+    number in each process.
+    """
+    (sample, *_), batch = samples(subject)
+    both = []
+    for drawn in (0, 1):
+        built = subject.build(drawn=drawn)
+        ways = _ways(built, sample, batch[0]).values()
+        with seeded():
+            both.append([built.plain(batch[0]), *(draw((7,)) for draw in ways)])
+    require_identical(both[1], both[0], "built under the seeds (0, 1)")
 
 
 SEEDS = range(8)
 """Under so many seeds a right transform may give equal views by chance: two that only flip, 1 of 256."""
+
+MANY_SEEDS = range(64)
+"""Of views that change one image of ten, all are equal to the first under so many seeds once in 800."""
+
+
+Draw: TypeAlias = Callable[[Sequence[int]], list[Tensor]]
+"""From seeds to the views of a sample that are drawn under each, (seeds, ...), in their order."""
+
+
+def _ways(built: Any, sample: Any, image: Any) -> dict[str, Draw]:
+    """How the views of a sample are drawn, by name; ``image`` is what whole batches are drawn of."""
+
+    def called(seeds: Sequence[int]) -> list[Tensor]:
+        return [torch.stack(view) for view in zip(*map(_call, seeds), strict=True)]
+
+    def _call(seed: int) -> Sequence[Tensor]:
+        with seeded(seed):
+            return built(sample)  # type: ignore[no-any-return]
+
+    def apart(seeds: Sequence[int]) -> list[Tensor]:
+        return [
+            torch.stack([_one(function, seed, i) for seed in seeds])
+            for i, function in enumerate(functions)
+        ]
+
+    def _one(function: Callable[[Any], Tensor], seed: int, view: int) -> Tensor:
+        with seeded(seed + 1000 * view):
+            return function(sample)
+
+    def together(seeds: Sequence[int]) -> list[Tensor]:
+        images, numbers = image.expand(len(seeds), *image.shape), torch.tensor([*seeds])
+        with seeded():  # a law of its own names what draws from the generators
+            return [f(images, numbers + 1000 * i) for i, f in enumerate(of_batches)]
+
+    ways: dict[str, Draw] = {"a call": called}
+    if functions := trait(built, "transforms") or []:
+        ways["transforms"] = apart
+    if of_batches := trait(built, "batch_transforms") or []:
+        ways["batch_transforms"] = together
+    return ways
+
+
+def _kinds(built: Any) -> list[tuple[str, Any]]:
+    """The modality and the size of each view."""
+    names = modality_of_each(built)
+    return [*zip(names, trait(built, "sizes") or [None] * len(names), strict=True)]
 
 
 def check_views_of_an_image_are_drawn_apart(subject: Subject) -> None:
@@ -94,25 +187,66 @@ def check_views_of_an_image_are_drawn_apart(subject: Subject) -> None:
     Draw inside the loop over the views.  This is for views of one modality and one size, of which
     neither is the same under every seed.
     """
-    built, sample = subject.build(), samples(subject)[0][0]
-    draws = []
-    for seed in SEEDS:
-        with seeded(seed):
-            draws.append(built(sample))
-    names = modality_of_each(built)
-    sizes = trait(built, "sizes") or [None] * len(names)
-    views = [*zip(names, sizes, zip(*draws, strict=True), strict=False)]
-    random = [i for i, (_, _, view) in enumerate(views) if not _all_equal(view)]
-    pairs = [(i, j) for i in random for j in random if i < j and views[i][:2] == views[j][:2]]
+    built, ((sample, *_), batch) = subject.build(), samples(subject)
+    views = _ways(built, sample, batch[0])["a call"](SEEDS)
+    moving = [i for i, view in enumerate(views) if not (view == view[0]).all()]
+    kinds = _kinds(built)
+    pairs = [(i, j) for i in moving for j in moving if i < j and kinds[i] == kinds[j]]
     if not pairs:
         raise SkipTest("no two of its views are random and of one kind")
     for i, j in pairs:
-        together = all(map(torch.equal, views[i][2], views[j][2]))
+        together = torch.equal(views[i], views[j])
         require(not together, f"the views {i} and {j} are equal under {len(SEEDS)} seeds")
 
 
-def _all_equal(views: Sequence[Tensor]) -> bool:
-    return all(torch.equal(view, views[0]) for view in views)
+def check_every_view_is_drawn(subject: Subject) -> None:
+    """If one view of an image is random, no other may be ``plain(image)``, under whatever seed.
+
+    A view may be weak, as one that flips, or a fixed part of the image.  What is random in a call must be
+    so in ``transforms`` and ``batch_transforms``, if the transform has them: training draws by these.
+    """
+    built, ((sample, *_), batch) = subject.build(), samples(subject)
+    plain, names = built.plain(batch[0]), modality_of_each(built)
+    ways = _ways(built, sample, batch[0])
+    fixed = {way: _fixed(draw) for way, draw in ways.items()}
+    moving = {i for views in fixed.values() for i in range(built.count) if i not in views}
+    if not moving:
+        raise SkipTest("none of its views is random")
+    for way, views in fixed.items():
+        for i, view in views.items():
+            like = [j for j in moving if names[j] == names[i]]
+            bare = bool(like) and view.shape == plain.shape and torch.allclose(view, plain)
+            report = f"the view {i} of {way} is the same under {len(MANY_SEEDS)} seeds"
+            require(not bare, f"{report}, and equals plain(image)")
+            require(i in fixed["a call"], f"{report}, and in a call it is random")
+
+
+def _fixed(draw: Draw) -> dict[int, Tensor]:
+    """The views that are the same under many seeds, by their places."""
+    fixed: dict[int, Tensor] = {}
+    for seeds in (SEEDS, MANY_SEEDS):
+        fixed = {i: view[0] for i, view in enumerate(draw(seeds)) if (view == view[0]).all()}
+        if not fixed:
+            break
+    return fixed
+
+
+def _takes_images(built: Any, batch: Any) -> bool:
+    """Whether it takes images (channels, height, width) of bytes, and nothing beside them."""
+    of_bytes = isinstance(batch, Tensor) and batch.dtype == torch.uint8 and batch.ndim == 4
+    return of_bytes and not trait(built, "modalities") and trait(built, "source") is None
+
+
+def check_views_show_their_image(subject: Subject) -> None:
+    """Under the same seed, views of another image must be other views, each of them."""
+    built, ((sample, *_), batch) = subject.build(), samples(subject)
+    if not _takes_images(built, batch):
+        raise SkipTest("it takes no images of whole numbers")
+    others = _ways(built, batch[1], batch[1])
+    for way, draw in _ways(built, sample, batch[0]).items():
+        for i, (view, other) in enumerate(zip(draw(SEEDS), others[way](SEEDS), strict=True)):
+            report = f"the view {i} of {way} is the same of two images, under {len(SEEDS)} seeds"
+            require(not torch.equal(view, other), report)
 
 
 def check_remembers_no_image(subject: Subject) -> None:
@@ -142,6 +276,13 @@ def check_leaves_the_image_as_it_is(subject: Subject) -> None:
     with require_unchanged(lambda: [*_tensors(sample), *_tensors(batch)]):
         built(sample)
         built.plain(batch[0])
+    if _takes_images(built, batch) and len(batch[0]) == 3:
+        picture = Image.fromarray(batch[0].permute(1, 2, 0).numpy())
+        before = picture.tobytes()
+        for read in (built, built.plain):
+            with contextlib.suppress(Exception):  # it takes no PIL image
+                read(picture)
+        require(picture.tobytes() == before, "it drew on a PIL image")
 
 
 def check_plain_takes_a_batch(subject: Subject) -> None:
@@ -151,43 +292,138 @@ def check_plain_takes_a_batch(subject: Subject) -> None:
 
 
 def check_plain_is_not_augmented(subject: Subject) -> None:
-    """``plain(image)`` must not be random, and must have the shape of a view: one backbone reads both."""
+    """``plain(image)`` must not be random, and must have the shape of a view: one backbone reads both.
+
+    So it is of an image of another height and width, if its views have the shape of the others.
+    """
     built, ((sample, *_), batch) = subject.build(), samples(subject)
     require_same_draws(lambda: built.plain(batch[0]))
-    shapes = tuple(built.plain(batch[0]).shape), tuple(built(sample)[0].shape)
-    require(shapes[0] == shapes[1], f"the shapes are {shapes[0]} and {shapes[1]}")
+    shape = tuple(built(sample)[0].shape)
+    _require_shape(built, batch[0], shape)
+    if _takes_images(built, batch):
+        wide = functional.interpolate(batch[:1], size=(44, 60))[0]
+        try:
+            resized = tuple(built(wide)[0].shape) == shape
+        except Exception:  # it takes images of one size
+            return
+        if resized:
+            _require_shape(built, wide, shape)
 
 
-MOST = 2.0
-"""By how much views and plain may differ in scale; those of the built-ins do so by less than 1.3."""
+def _require_shape(built: Any, image: Any, shape: tuple[int, ...]) -> None:
+    plain = tuple(built.plain(image).shape)
+    of = f"of an image {tuple(image.shape)} " if isinstance(image, Tensor) else ""
+    require(plain == shape, f"{of}plain is {plain}, and a view {shape}")
+
+
+def check_a_pil_image_is_as_its_pixels(subject: Subject) -> None:
+    """``plain`` of a PIL image must be that of its pixels: features are computed of either."""
+    built, image = subject.build(), _image_of_channels(subject, (200, 100, 50))
+    picture = Image.fromarray(image.permute(1, 2, 0).numpy())
+    try:
+        plain = built.plain(picture)
+    except Exception as error:
+        raise SkipTest(f"it takes no PIL image: {error}") from error
+    like = built.plain(image)
+    require_equal(
+        plain, like, rtol=0, atol=0.05 * float((like - built.plain(255 - image)).abs().max())
+    )
+
+
+DRAWS = range(24)
+"""Under all seeds but one, a quarter turn at random is no upright view once in 700."""
+
+FAR = 0.5
+"""How far plain may be from views, in parts of what is between black and white; the built-ins: 0."""
+
+
+def _image_of_channels(subject: Subject, levels: Sequence[int]) -> Tensor:
+    """An even image (channels, height, width), for transforms that take images of so many channels."""
+    built, batch = subject.build(), samples(subject)[1]
+    if not _takes_images(built, batch) or len(batch[0]) != len(levels):
+        raise SkipTest("it takes no images of three channels of whole numbers")
+    return torch.tensor(levels, dtype=torch.uint8)[:, None, None].expand(batch[0].shape).clone()
+
+
+def _drawn_of(built: Any, image: Tensor) -> list[tuple[str, Tensor]]:
+    """The views of an image, (draws, channels, height, width) each, named by their place."""
+    return [
+        (f"the view {i} of {way}", views)
+        for way, draw in _ways(built, image, image).items()
+        for i, views in enumerate(draw(DRAWS))
+    ]
 
 
 def check_plain_has_the_scale_of_views(subject: Subject) -> None:
     """``plain(image)`` must scale pixels as views do: the backbone learns on views, and is measured on it.
 
-    Two even images are compared, a darker and a brighter one: in views they are as far apart as without
-    augmentation, at the median over draws, within a factor of 2.
+    Of an image that is black, or white, the value in ``plain`` is within those that views have, but for a
+    twentieth of their pixels at either end, or near them.
     """
     built, batch = subject.build(), samples(subject)[1]
-    even = isinstance(batch, Tensor) and batch.dtype == torch.uint8 and batch.ndim == 4
-    if not even or trait(built, "modalities"):
+    if not _takes_images(built, batch):
         raise SkipTest("it takes no images of whole numbers")
-    dark, bright = (torch.full_like(batch[0], level) for level in (96, 160))
-    apart = float((built.plain(bright).mean() - built.plain(dark).mean()).abs())
-    if apart < 1e-4:
+    ends = [torch.full_like(batch[0], level) for level in (0, 255)]
+    plain = torch.stack([built.plain(each).flatten(1).mean(1) for each in ends])  # (2, channels)
+    apart = (plain[1] - plain[0]).abs()
+    if float(apart.min()) < 1e-4:
         raise SkipTest("it gives even images of any brightness alike")
-    steps = []
-    for seed in range(15):
-        means = []
-        for image in (dark, bright):
-            with seeded(seed):
-                means.append(torch.stack([view.mean() for view in subject.build()(image)]))
-        steps.append((means[1] - means[0]).abs())
-    ratio = float(torch.stack(steps).median()) / apart
-    report = (
-        f"two images that are {apart:.3g} apart in plain are {ratio * apart:.3g} apart in views"
-    )
-    require(1 / MOST <= ratio <= MOST, report)
+    for (where, dark), (_, light) in zip(*(_drawn_of(built, each) for each in ends), strict=True):
+        both = torch.stack([_within(dark), _within(light)])  # (2 images, 2 ends, channels)
+        spread = both.amax((0, 1)) - both.amin((0, 1))
+        if float(spread.min()) < 1e-6:
+            continue
+        off = torch.maximum(both[:, 0] - plain, plain - both[:, 1]).clamp_min(0)
+        report = (
+            f"black and white are {_listed(plain.mean(1))} in plain, and {_listed(both[0].mean(1))} and"
+            f" {_listed(both[1].mean(1))} in {where}"
+        )
+        require(bool((off <= FAR * torch.minimum(apart, spread)).all()), report)
+
+
+def _within(views: Tensor) -> Tensor:
+    """(2, channels) between which the values of views are, but for a twentieth at either end."""
+    values = views.float().transpose(0, 1).flatten(1)  # (channels, pixels)
+    values = values[:, :: max(1, values.shape[1] // 10_000)]
+    return torch.quantile(values, torch.tensor([0.05, 0.95]), 1)
+
+
+def check_plain_shows_the_image_as_views_do(subject: Subject) -> None:
+    """``plain(image)`` must have the channels in the order of the views, and stand upright as they do.
+
+    A red image, and one with a white upper half, are compared: under all seeds but one a view shows another
+    color, or another half.  Views of random colors or turns show the right one more often.
+    """
+    built, red = subject.build(), _image_of_channels(subject, (255, 0, 0))
+    upper = torch.zeros_like(red)
+    upper[:, : upper.shape[1] // 2] = 255
+    for image, read, what in ((red, _colors, "red"), (upper, _halves, "with a white upper half")):
+        plain = read(built.plain(image)[None])
+        if float(plain.norm()) == 0:
+            continue
+        for where, views in _drawn_of(built, image):
+            seen = read(views)  # (draws, numbers)
+            visible = seen.norm(dim=1) > 0.1 * plain.norm()
+            agree = torch.cosine_similarity(seen, plain) > 0.1
+            clear = int(visible.sum()) < len(DRAWS) // 2 or int((agree & visible).sum()) > 1
+            numbers = _listed(seen[visible].mean(0)), _listed(plain[0])
+            require(clear, f"an image {what} is {numbers[0]} in {where}, and {numbers[1]} in plain")
+
+
+def _colors(views: Tensor) -> Tensor:
+    """By how much the mean of each channel is above that of all, (n, channels)."""
+    means = views.flatten(2).mean(2)
+    return means - means.mean(1, keepdim=True)
+
+
+def _halves(views: Tensor) -> Tensor:
+    """By how much the upper half is lighter than the lower, and the left than the right, (n, 2)."""
+    means = functional.adaptive_avg_pool2d(views, 2).mean(1)  # (n, 2, 2)
+    return torch.stack([means[:, 0] - means[:, 1], means[:, :, 0] - means[:, :, 1]], 1).mean(2)
+
+
+def _listed(values: Tensor) -> str:
+    return ", ".join(f"{value:.2g}" for value in values.tolist())
 
 
 def check_views_of_a_batch_are_drawn_row_by_row(subject: Subject) -> None:

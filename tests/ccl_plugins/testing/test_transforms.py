@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import torch
 from support.broken import law_tests
+from torch.nn import functional
+from torchvision.transforms.v2.functional import pil_to_tensor
+
+from ccl_plugins.transforms import uniforms
 
 
 class Sound:
@@ -31,7 +35,7 @@ class Counting(Sound):
 
     def __call__(self, image):
         self.calls += 1
-        return [view + self.calls for view in super().__call__(image)]
+        return [view + 0.01 * self.calls for view in super().__call__(image)]
 
 
 class Spoiling(Sound):
@@ -63,7 +67,7 @@ class Together(Sound):
         self.batch_transforms = [self._view] * self.count
 
     def _view(self, images, seeds):
-        return images / 255 + seeds.sum()
+        return images / 255 + uniforms(seeds.sum()[None], 1)[:, :, None, None]
 
 
 class DrawnOnce(Sound):
@@ -103,6 +107,159 @@ class OfBytes(Sound):
         return image.float()
 
 
+class AsArray(Sound):
+    """Gives the views in one tensor."""
+
+    def __call__(self, image):
+        return torch.stack(super().__call__(image))
+
+
+class AlwaysTwo(Sound):
+    """Gives two views, whatever their number."""
+
+    def __init__(self, count: int = 2):
+        self.count = count
+
+
+class Precise(Sound):
+    """Gives numbers that no network takes."""
+
+    def __call__(self, image):
+        return [view.double() for view in super().__call__(image)]
+
+
+class Seeding(Sound):
+    """Seeds the generators, to be the same in every run."""
+
+    def __call__(self, image):
+        torch.manual_seed(0)
+        return super().__call__(image)
+
+
+class DrawnWhenBuilt(Sound):
+    """Draws by how much views are brighter when it is built."""
+
+    def __init__(self):
+        self.factor = 0.8 + 0.4 * torch.rand(())
+
+    def __call__(self, image):
+        return [image / 255 * self.factor for _ in range(2)]
+
+
+class SecondPlain(Sound):
+    """Leaves out the last view."""
+
+    def __call__(self, image):
+        return [super().__call__(image)[0], self.plain(image)]
+
+
+class InOrder(Sound):
+    """Has functions of views that draw nothing."""
+
+    def __init__(self):
+        self.transforms = [self.plain, self.plain]
+
+
+class SameInABatch(Together):
+    """Draws the views of a batch without the seeds."""
+
+    def _view(self, images, seeds):
+        return images.flip(-1) / 255
+
+
+class OfNothing(Sound):
+    """Noise alone."""
+
+    def __call__(self, image):
+        return [torch.rand(image.shape) for _ in range(2)]
+
+
+class AsItIs(Sound):
+    """Resizes the views alone."""
+
+    def __call__(self, image):
+        return [functional.adaptive_avg_pool2d(view, 32) for view in super().__call__(image)]
+
+
+class ScaledTwice(Sound):
+    """Takes a PIL image, and forgets that it has bytes."""
+
+    def plain(self, image):
+        return image / 255 if isinstance(image, torch.Tensor) else pil_to_tensor(image).float()
+
+
+class Drawing(Sound):
+    """Takes a PIL image, and draws on it."""
+
+    def plain(self, image):
+        if isinstance(image, torch.Tensor):
+            return image / 255
+        pixels = pil_to_tensor(image)
+        image.putpixel((0, 0), (0, 0, 0))
+        return pixels / 255
+
+
+class Signed(Sound):
+    """From -1 to 1 without augmentation."""
+
+    def __call__(self, image):
+        return [image / 255 * (0.8 + 0.4 * torch.rand(())) for _ in range(2)]
+
+    def plain(self, image):
+        return image / 127.5 - 1
+
+
+class SignedInABatch(Together):
+    """From -1 to 1 in a batch."""
+
+    def _view(self, images, seeds):
+        return (images / 127.5 - 1) * (0.5 + uniforms(seeds, 1))[:, :, None, None]
+
+
+class Blue(Sound):
+    """Reverses the channels without augmentation."""
+
+    def plain(self, image):
+        return super().plain(image).flip(-3)
+
+
+class Lying(Sound):
+    """Exchanges height and width without augmentation."""
+
+    def plain(self, image):
+        return super().plain(image).transpose(-1, -2)
+
+
+class Masked(Sound):
+    """Right: of five pixels four are black."""
+
+    def __call__(self, image):
+        return [image / 255 * (torch.rand(image.shape[1:]) < 0.2) for _ in range(2)]
+
+
+class Weak(Sound):
+    """Right: a second view that is flipped, or not, and a third that is the middle of the image."""
+
+    count = 3
+
+    def __call__(self, image):
+        first = super().__call__(image)[0]
+        second = image.flip(-1) if torch.rand(()) < 0.1 else image
+        return [first, second / 255, image.roll(16, -1) / 255]
+
+
+class Turned(Sound):
+    """Right: turned by quarters, gray or of any color."""
+
+    def __call__(self, image):
+        return [self._view(image / 255) for _ in range(2)]
+
+    def _view(self, image):
+        quarters, channels = int(torch.randint(4, ())), torch.randperm(3)
+        turned = image[channels].rot90(quarters, (-2, -1))
+        return turned.mean(0).expand(3, -1, -1) if torch.rand(()) < 0.2 else turned
+
+
 class Flipped(Sound):
     """Flips, or not: two views are equal half of the time."""
 
@@ -125,21 +282,43 @@ class Fixed(Sound):
         return [image / 255, image.flip(-1) / 255]
 
 
+VIEWS, DRAWN = {"gives_as_many_views_as_it_says"}, {"is_drawn_from_the_generators"}
+SCALE, SHOWS = {"plain_has_the_scale_of_views"}, {"plain_shows_the_image_as_views_do"}
+EACH = {"every_view_is_drawn"}
 BROKEN = {
     Sound: set(),
-    Miscounted: {"gives_as_many_views_as_it_says"},
-    Counting: {"is_drawn_from_the_generators", "remembers_no_image"},
+    Miscounted: VIEWS,
+    AsArray: VIEWS,
+    AlwaysTwo: VIEWS,
+    Precise: VIEWS,
+    Seeding: DRAWN,
+    DrawnWhenBuilt: {"is_built_without_random_numbers"},
+    SecondPlain: EACH,
+    InOrder: EACH,
+    SameInABatch: EACH,
+    OfNothing: {"views_show_their_image"},
+    Counting: DRAWN | {"remembers_no_image"},
     Spoiling: {"leaves_the_image_as_it_is"},
     OneByOne: {"plain_takes_a_batch"},
     Cropped: {"plain_is_not_augmented"},
-    Together: {"views_of_a_batch_are_drawn_row_by_row"},
+    AsItIs: {"plain_is_not_augmented"},
+    ScaledTwice: {"a_pil_image_is_as_its_pixels"},
+    Drawing: {"leaves_the_image_as_it_is"},
+    Signed: SCALE,
+    SignedInABatch: SCALE,
+    Blue: SHOWS,
+    Lying: SHOWS,
+    Together: {"views_of_a_batch_are_drawn_row_by_row"} | EACH,
     DrawnOnce: {"views_of_an_image_are_drawn_apart"},
     Remembering: {"remembers_no_image"},
     RememberingPlain: {"remembers_no_image"},
-    OfBytes: {"plain_has_the_scale_of_views"},
+    OfBytes: SCALE,
     Flipped: set(),
     Inverted: set(),
     Fixed: set(),
+    Masked: set(),
+    Weak: set(),
+    Turned: set(),
 }
 
 
