@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
+import random
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import SkipTest
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ccl_plugins.testing.inputs import seeded
+from ccl_plugins.testing.listing import listed
 from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
 
 
@@ -61,6 +64,54 @@ def require_same_draws(draw: Callable[[], Any], seeds: tuple[int, int] = (0, 1))
         with seeded(seed):
             results.append(draw())
     require_identical(results[1], results[0], f"under the seeds {seeds}")
+
+
+def require_no_seeding(use: Callable[[], Any]) -> None:
+    """Raise an AssertionError if a function seeds a global generator; it may draw from one."""
+    drawn = []
+    for seed in (0, 1):
+        with seeded(seed):
+            use()
+            drawn.append(
+                {"random": random.random(), "numpy": np.random.random(), "torch": torch.rand(())}
+            )
+    same = [name for name, number in drawn[0].items() if number == drawn[1][name]]
+    report = f"it seeds the global generator of {', '.join(same)}: seed a generator of its own"
+    require(not same, report)
+
+
+def require_same_in_any_order_of_files(observe: Callable[[], Any]) -> None:
+    """Raise an AssertionError unless results are equal in whichever order a folder lists its files."""
+    with listed(reverse=False) as folders:
+        expected = observe()
+    if not folders:
+        raise SkipTest("it lists no folder of several files")
+    with listed(reverse=True):
+        result = observe()
+    where = f"with the files of {folders[0]} listed in the reverse order"
+    require_identical(result, expected, where)
+
+
+WORD = "hashed"
+"""A string whose hash tells processes apart."""
+
+
+def require_same_in_another_process(function: Callable[..., Any], *args: Any) -> None:
+    """Raise an AssertionError unless another process, where strings have other hashes, gives the same."""
+    expected = function(*args)
+    try:
+        results = on_two_ranks(_with_hash, function, *args)
+    except CannotBeSent as error:
+        raise SkipTest(f"it cannot be sent to another process: {error}") from error
+    for theirs, result in results:
+        if theirs == hash(WORD):
+            raise SkipTest("PYTHONHASHSEED is set: all processes have the same hashes")
+        # Not to the bit: that process computes on one thread.
+        require_equal(result, expected, "in another process", rtol=1e-4, atol=1e-5)
+
+
+def _with_hash(function: Callable[..., Any], *args: Any) -> tuple[int, Any]:
+    return hash(WORD), function(*args)
 
 
 @torch.no_grad()

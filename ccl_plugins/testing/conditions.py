@@ -6,25 +6,40 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, get_args
-from unittest import mock
+from unittest import SkipTest, mock
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
+import ccl_registry as engine
 from ccl_plugins.metadata.fitted import Embeddings, one_of_each, variables
-from ccl_plugins.metadata.variable import check_values
+from ccl_plugins.metadata.variable import Variable, check_values
 from ccl_plugins.protocols import Embedded, Refresh, Table, trait
 from ccl_plugins.testing.assertions import (
     require,
     require_equal,
+    require_identical,
+    require_no_seeding,
+    require_same_in_another_process,
+    require_same_in_any_order_of_files,
     require_unchanged,
     what_it_opens,
 )
-from ccl_plugins.testing.inputs import SAMPLES, Split, normal, seeded
+from ccl_plugins.testing.inputs import (
+    SAMPLES,
+    ExampleDataset,
+    Split,
+    normal,
+    seeded,
+    supplied_for,
+)
 from ccl_plugins.testing.subject import Subject
 
 VIEWS, BATCH_SIZE = 2, 8
+
+MANY = 272
+"""Samples of more than one batch of the loaders that conditions read images by, which have up to 256."""
 
 
 def observe(subject: Subject, condition: Any) -> Any:
@@ -42,17 +57,34 @@ def fit(
     split: Split | None = None,
 ) -> dict[str, Table]:
     """The table of each variable of a condition, for the example split in its order or in another."""
+    with seeded():
+        return _fit(condition, split or Split(order), previous, embed)
+
+
+def _fit(
+    condition: Any,
+    split: Split,
+    previous: Mapping[str, Table] | None = None,
+    embed: Callable[[], Tensor] | None = None,
+) -> dict[str, Table]:
+    """As `fit`, with the generators as they are."""
     before: Any = previous[""] if previous and "" in previous else previous
-    split = split or Split(order)
     with (
         tempfile.TemporaryDirectory(prefix="ccl-check-") as cache,
         mock.patch.dict(os.environ, CCL_CACHE=cache),
-        seeded(),
         torch.no_grad(),
     ):
         fitted = condition.fit(split, Embeddings(embed or split.embed), before)
     by_variable = _by_variable(condition, fitted)
     return {k: each if isinstance(each, Table) else Table(each) for k, each in by_variable.items()}
+
+
+def _of_others(condition: Any, split: Split) -> dict[str, Tensor]:
+    """The values for other samples; none if it refuses them, as one that reads a row for each may."""
+    try:
+        return {key: table.values for key, table in fit(condition, split=split).items()}
+    except Exception:  # whatever a library raises there
+        return {}
 
 
 def _parts(condition: Any) -> dict[str, Any]:
@@ -67,18 +99,41 @@ def _by_variable(condition: Any, computed: Any) -> dict[str, Any]:
     return dict(zip(parts, one_of_each([*parts.values()], computed), strict=True))
 
 
-def embedded(order: Tensor | None = None) -> Embedded:
-    """A batch of two views of 8 samples, with gradient, in their order or in another."""
-    parts = [normal(VIEWS, BATCH_SIZE, width, seed=width) for width in (12, 6, 6)]
+def embedded(
+    order: Tensor | None = None, views: int = VIEWS, size: int = BATCH_SIZE, seed: int = 0
+) -> Embedded:
+    """A batch with gradient, by default of two views of 8 samples, in their order or in another."""
+    parts = [normal(views, size, width, seed=seed + width) for width in (12, 6, 6)]
     features, x, y = [(x if order is None else x[:, order]).requires_grad_() for x in parts]
     return Embedded(features, normalize(x, dim=-1), normalize(y, dim=-1))
+
+
+def of_batch(condition: Any, batch: Embedded) -> dict[str, Tensor]:
+    """The values of each variable for a batch."""
+    return _by_variable(condition, condition(batch))
 
 
 def values_of(condition: Any, order: Tensor | None = None) -> dict[str, Tensor]:
     """The values of each variable for the example samples, in their order or in another."""
     if condition.refresh == "batch":
-        return _by_variable(condition, condition(embedded(order)))
+        return of_batch(condition, embedded(order))
     return {key: table.values for key, table in fit(condition, order).items()}
+
+
+def _build_fitted(subject: Subject) -> Any:
+    """The condition, if it has a table; else the law is skipped."""
+    condition = subject.build()
+    if condition.refresh == "batch":
+        raise SkipTest("it is computed from a batch")
+    return condition
+
+
+def _build_of_batches(subject: Subject) -> Any:
+    """The condition, if it is computed in every step; else the law is skipped."""
+    condition = subject.build()
+    if condition.refresh != "batch":
+        raise SkipTest("it is fitted on the whole split")
+    return condition
 
 
 def check_declares_refresh_and_value_type(subject: Subject) -> None:
@@ -111,30 +166,88 @@ def check_constructor_reads_nothing(subject: Subject) -> None:
 def check_values_have_its_value_type(subject: Subject) -> None:
     """Values must have one row per sample, and be class ids, 0 and 1, or finite numbers as declared.
 
-    The values of a batch of u views of n samples must be (n,), (n, c) or (u, n, c).  A condition of several
-    variables must return a mapping of the names in ``value_type``.
+    The values of a batch of u views of n samples must be (n,), (n, c) or (u, n, c), whatever u and n are;
+    those of a condition with ``hierarchy = True`` (N, L).  A condition of several variables must return a
+    mapping of the names in ``value_type``.
     """
     condition = subject.build()
-    size = BATCH_SIZE if condition.refresh == "batch" else SAMPLES
     for key, values in values_of(condition).items():
-        variable = _parts(condition)[key]
+        variable, size = _parts(condition)[key], SAMPLES
         if condition.refresh == "batch":
-            shapes = ((size,), (size, *values.shape[1:2]), (VIEWS, size, *values.shape[2:3]))
-            report = f"for u = {VIEWS} and n = {size} they are {tuple(values.shape)}"
-            require(tuple(values.shape) in shapes, report)
+            size = BATCH_SIZE
+            _require_batch_shape(values, VIEWS, size)
         missing = trait(variable, "missing")
         place = f"{subject}/{key}" if key else str(subject)
         for of_view in values if values.ndim == 3 and condition.refresh == "batch" else [values]:
             check_values(place, of_view, variable.value_type, len(of_view), missing)
             require(len(of_view) == size, f"{size} samples gave {len(of_view)} rows")
+        levels = values.ndim > 1 or not trait(variable, "hierarchy")
+        require(levels, f"hierarchy is True, and the values are {tuple(values.shape)}")
+    if condition.refresh == "batch":
+        for values in of_batch(condition, embedded(views=3, size=5)).values():
+            _require_batch_shape(values, 3, 5)
+        return
+    fewer = Split(torch.arange(SAMPLES - 1))
+    for values in _of_others(condition, fewer).values():
+        require(len(values) == len(fewer), f"{len(fewer)} samples gave {len(values)} rows")
+
+
+def _require_batch_shape(values: Tensor, views: int, size: int) -> None:
+    shapes = ((size,), (size, *values.shape[1:2]), (views, size, *values.shape[2:3]))
+    report = f"for u = {views} and n = {size} they are {tuple(values.shape)}"
+    require(tuple(values.shape) in shapes, report)
 
 
 def check_is_deterministic(subject: Subject) -> None:
-    """Equal samples and equal seeds must give equal values."""
+    """Equal samples and equal seeds must give equal values, whatever was computed before."""
     first, second = subject.build(), subject.build()
     observed = subject.observe(first)
-    require_equal(subject.observe(first), observed, "fitted twice")
+    require_equal(subject.observe(first), observed, "computed twice")
     require_equal(subject.observe(second), observed, "built twice")
+    if first.refresh == "batch":
+        of_batch(first, embedded(seed=1))
+    else:
+        _of_others(first, Split(torch.arange(SAMPLES, 2 * SAMPLES), 2 * SAMPLES))
+    require_equal(subject.observe(first), observed, "after other samples")
+
+
+def check_is_the_same_in_another_process(subject: Subject) -> None:
+    """Values must be the same in every process, for resumed runs and for objects that share the data.
+
+    ``hash()`` of a string and the order of a set of strings are others in each process.
+    """
+    supplied = supplied_for(subject.choice, subject.condition_values)
+    require_same_in_another_process(_computed, subject.choice, supplied)
+
+
+def _computed(choice: engine.Choice, supplied: dict[str, Any]) -> dict[str, Tensor]:
+    with seeded():
+        values = values_of(choice.build(supplied))
+    return {key: each.detach() for key, each in values.items()}
+
+
+def check_the_order_of_files_does_not_matter(subject: Subject) -> None:
+    """Values must not depend on the order in which a folder lists its files, which no system promises.
+
+    Sort what ``os.listdir``, ``glob`` and their like give.
+    """
+    require_same_in_any_order_of_files(lambda: values_of(subject.build()))
+
+
+def check_seeds_no_global_generator(subject: Subject) -> None:
+    """It must not seed Python's, numpy's or torch's global generator, from which others draw next.
+
+    To draw the same numbers each time, seed a generator of its own.
+    """
+
+    def compute() -> None:
+        condition = subject.choice.build(supplied_for(subject.choice, subject.condition_values))
+        if condition.refresh == "batch":
+            condition(embedded())
+        else:
+            _fit(condition, Split())
+
+    require_no_seeding(compute)
 
 
 def check_rows_belong_to_samples(subject: Subject) -> None:
@@ -143,8 +256,14 @@ def check_rows_belong_to_samples(subject: Subject) -> None:
     size = BATCH_SIZE if condition.refresh == "batch" else SAMPLES
     # No reverse order, in which blocks of positions, and every third one, stay together.
     order = torch.randperm(size, generator=torch.Generator().manual_seed(41))
-    moved = values_of(condition, order)
-    for key, values in values_of(condition).items():
+    _require_same_rows(condition, values_of(condition, order), values_of(condition), order)
+
+
+def _require_same_rows(
+    condition: Any, moved: Mapping[str, Tensor], given: Mapping[str, Tensor], order: Tensor
+) -> None:
+    """Require the values of samples in an order to be those given, in that order."""
+    for key, values in given.items():
         rows, expected = moved[key], values[:, order] if values.ndim == 3 else values[order]
         if _parts(condition)[key].value_type == "categorical":
             rows, expected = _same_class(rows), _same_class(expected)
@@ -156,23 +275,163 @@ def _same_class(ids: Tensor) -> Tensor:
     return ids[:, :, None] == ids[:, None] if ids.ndim == 3 else ids[:, None] == ids[None]
 
 
-def check_leaves_the_split_as_it_is(subject: Subject) -> None:
-    """``fit`` must change no image and no metadata: training and evaluators read them next."""
+def check_does_not_depend_on_batches_of_images(subject: Subject) -> None:
+    """Numbers must not depend on which images ``fit`` reads in one batch: call ``eval()`` of a network.
+
+    In training mode it normalizes by the batch.
+    """
+    condition = _build_fitted(subject)
+    fit(condition, split=(split := _Watched()))
+    if not split.read:
+        raise SkipTest("it reads no image")
+    order = torch.randperm(MANY, generator=torch.Generator().manual_seed(41))
+    moved, given = (_of_others(condition, Split(rows, MANY)) for rows in (order, None))
+    # Not of class ids: clusters of so many images may be others in another order.
+    numbers = {k: z for k, z in given.items() if _parts(condition)[k].value_type == "continuous"}
+    if not numbers:
+        raise SkipTest("it gives no numbers for other images")
+    _require_same_rows(condition, moved, numbers, order)
+
+
+class _Watched(Split):
+    """The example split, which notes whether an image is read."""
+
+    read = False
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        self.read = True
+        return super().__getitem__(index)
+
+
+def check_a_missing_value_stays_missing(subject: Subject) -> None:
+    """Where the metadata lack a value, NaN or -1, so must the condition; it may refuse it under "error".
+
+    What it gives in place of one, such as a mean or a class, would be compared as if it were known.
+    """
+    condition = _build_fitted(subject)
+    known, parts = fit(condition), _parts(condition)
+    try:
+        lacking = fit(condition, split=_lacking())
+    except Exception as error:  # whatever a library raises there
+        policies = {trait(variable, "missing") for variable in parts.values()}
+        report = f"with missing = {', '.join(policies)}, it raised {type(error).__name__}: {error}"
+        require(policies == {"error"}, report)
+        return
+    reads = False
+    for key, variable in parts.items():
+        before, now = known[key].values[LACKING], lacking[key].values[LACKING]
+        same = torch.isclose(now.double(), before.double(), 1e-4, 1e-5, equal_nan=True)
+        changed = ~same.reshape(len(same), -1).all(1)
+        reads = reads or bool(changed.any())
+        for row in (changed & ~Variable(now, variable.value_type).missing).nonzero().flatten():
+            report = f"sample {int(LACKING[row])} has no value in any column, and is {now[row]}"
+            require(False, report)
+    if not reads:
+        raise SkipTest("its values do not depend on the metadata")
+
+
+LACKING = torch.tensor([1, 5, 8, 13, 18, 22])
+"""Samples of the example, of each class, above and below 0."""
+
+
+def _lacking() -> Split:
+    """The example split, some of whose samples lack a value in every column."""
+    split = Split()
+    for name, column in split.metadata.items():
+        lost = torch.nan if column.is_floating_point() else -1
+        split.metadata[name] = column.index_fill(0, LACKING, lost)
+    split.targets = split.metadata["label"]
+    return split
+
+
+def check_reads_the_training_split_alone(subject: Subject) -> None:
+    """With another test split, the values must be equal: training knows nothing of what is tested."""
+    _build_fitted(subject)
+    values = values_of(subject.build(dataset=(other := _OtherTest())))
+    if not other.read:
+        raise SkipTest("it does not read the data set")
+    require_identical(values, values_of(subject.build()), "with another test split")
+
+
+class _OtherTest(ExampleDataset):
+    """The example with another test split, which notes whether a split is read."""
+
+    def __init__(self) -> None:
+        self.read = False
+
+    def __call__(self, split: str) -> Split:
+        self.read = True
+        if split != "test":
+            return super().__call__(split)
+        samples = Split(torch.arange(SAMPLES, SAMPLES + 17), 2 * SAMPLES)
+        samples.images //= 2
+        for name in ("color", "height"):
+            samples.metadata[name] = 3 * samples.metadata[name] + 1
+        return samples
+
+
+def check_values_of_batches_can_be_compared(subject: Subject) -> None:
+    """A sample's value must be the same in another batch, unless it says ``within_batch = True``.
+
+    A queue holds values of earlier batches.
+    """
+    condition = _build_of_batches(subject)
+    comparable = [k for k, part in _parts(condition).items() if not trait(part, "within_batch")]
+    if not comparable:
+        raise SkipTest("it says that values of different batches cannot be compared")
+    whole, part = values_of(condition), values_of(condition, torch.arange(3))
+    for key in comparable:
+        rows = whole[key][:, :3] if whole[key].ndim == 3 else whole[key][:3]
+        require_equal(part[key], rows, "in a batch of the first 3 samples", rtol=1e-4, atol=1e-5)
+
+
+def check_gives_the_column_that_it_names(subject: Subject) -> None:
+    """A condition with a ``column`` must not read another: measurements of this one count as its own."""
+    condition = _build_fitted(subject)
+    split, known, named = Split(), fit(condition), 0
+    for key, variable in _parts(condition).items():
+        if (column := trait(variable, "column")) not in split.metadata:
+            continue
+        named += 1
+        reads = {
+            name: not torch.equal(fit(condition, split=_moved(name))[key].values, known[key].values)
+            for name in split.metadata
+        }
+        others = [name for name, is_read in reads.items() if is_read]
+        # One that reads none has the column from elsewhere, as a file.
+        require(reads[column] or not others, f"it names {column!r}, and reads {', '.join(others)}")
+    if not named:
+        raise SkipTest("it names no column")
+
+
+def _moved(column: str) -> Split:
+    """The example split, with the values of a column in another order."""
+    split = Split()
+    order = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(7))
+    split.metadata[column] = split.metadata[column][order]
+    split.targets = split.metadata["label"]
+    return split
+
+
+def check_changes_nothing_that_it_is_given(subject: Subject) -> None:
+    """It must leave the split and the embeddings as they are: training and evaluators read them next."""
     condition = subject.build()
     if condition.refresh == "batch":
+        batch = embedded()
+        given = [each for each in vars(batch).values() if isinstance(each, Tensor)]
+        with require_unchanged(lambda: [each.detach() for each in given]):
+            condition(batch)
         return
     split = Split()
-    columns = [*split.metadata]
-    with require_unchanged(lambda: {**split.metadata, "its images": split.images}):
+    with require_unchanged(
+        lambda: {**split.metadata, "its images": split.images, "its embeddings": split.projections}
+    ):
         fit(condition, split=split)
-    require([*split.metadata] == columns, f"the columns are {[*split.metadata]} now")
 
 
 def check_fits_again_after_itself(subject: Subject) -> None:
     """``fit`` must accept its previous table as a warm start, and must not change it."""
-    condition = subject.build()
-    if condition.refresh == "batch":
-        return
+    condition = _build_fitted(subject)
     first = fit(condition)
     kept = {key: (table.values, dict(table.extras)) for key, table in first.items()}
     with require_unchanged(lambda: kept, where="the previous table"):
@@ -187,16 +446,15 @@ def check_declares_that_it_reads_embeddings(subject: Subject) -> None:
 
     All processes compute the embeddings before the first one fits.
     """
-    condition = subject.build()
-    if not trait(condition, "reads_embeddings") and condition.refresh != "batch":
-        embed = mock.Mock(side_effect=Split().embed)
-        fit(condition, embed=embed)
-        require(not embed.called, "it calls embed()")
+    condition = _build_fitted(subject)
+    if trait(condition, "reads_embeddings"):
+        raise SkipTest("it declares it")
+    embed = mock.Mock(side_effect=Split().embed)
+    fit(condition, embed=embed)
+    require(not embed.called, "it calls embed()")
 
 
 def check_has_no_gradient(subject: Subject) -> None:
     """The values of a batch must carry no gradient: return ``values.detach()``."""
-    condition = subject.build()
-    if condition.refresh == "batch":
-        for values in values_of(condition).values():
-            require(not values.requires_grad, "they require a gradient")
+    for values in values_of(_build_of_batches(subject)).values():
+        require(not values.requires_grad, "they require a gradient")

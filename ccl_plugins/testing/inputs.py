@@ -60,29 +60,32 @@ def network_inputs(target: Any, n: int, seed: int = 0) -> Tensor:
 
 
 class Split:
-    """A split of 24 samples, with images and metadata columns of every value type.
+    """A split with images and metadata columns of every value type.
 
     Args:
         rows: The samples to take, in this order; None: all.
+        size: The samples that there are.
     """
 
-    def __init__(self, rows: Tensor | None = None) -> None:
-        number, height = torch.arange(SAMPLES), normal(SAMPLES, seed=2)
+    def __init__(self, rows: Tensor | None = None, size: int = SAMPLES) -> None:
+        number, height = torch.arange(size), normal(size, seed=2)
         # In no regular order, so that shifted or sorted rows differ from these.
         label = height.argsort().argsort() % CLASSES
         columns = {
             "label": label,
             "word": label,
             "attributes": torch.stack([number % k == 0 for k in (2, 3, 4, 5)], 1).long(),
-            "color": normal(SAMPLES, 3, seed=1).sigmoid(),
+            "color": normal(size, 3, seed=1).sigmoid(),
             "height": height,
         }
         self.rows = number if rows is None else rows
-        self.images = images(SAMPLES)[self.rows]
+        self.images = images(size)[self.rows]
         self.metadata = {name: column[self.rows] for name, column in columns.items()}
         self.vocabulary = {"word": list(WORDS)}
         self.texts = {"caption": [f"{WORDS[label[row]]} number {row}" for row in self.rows]}
         self.targets = self.metadata["label"]
+        centers, noise = functional.one_hot(label, 8), normal(size, 8, seed=3)
+        self.projections = functional.normalize(4 * centers + 0.3 * noise, dim=1)[self.rows]
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -92,8 +95,7 @@ class Split:
 
     def embed(self) -> Tensor:
         """(N, 8) unit-norm projections; those of equal classes are near each other."""
-        centers = 4 * functional.one_hot(self.targets, 8)
-        return functional.normalize(centers + 0.3 * normal(SAMPLES, 8, seed=3)[self.rows], dim=1)
+        return self.projections
 
 
 class ExampleDataset:

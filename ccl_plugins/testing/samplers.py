@@ -9,10 +9,13 @@ import torch
 from torch import Tensor
 
 import ccl_registry as engine
-from ccl_plugins.testing.assertions import require, require_identical
+from ccl_plugins.testing.assertions import (
+    require,
+    require_identical,
+    require_same_in_another_process,
+)
 from ccl_plugins.testing.inputs import seeded, sizes, supplied_for
 from ccl_plugins.testing.subject import Subject
-from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
 from ccl_plugins.training.sampling import rank_slice
 
 
@@ -98,28 +101,13 @@ def check_is_the_same_in_another_process(subject: Subject) -> None:
 
     ``hash()`` of a string and the order of a set of strings are others in each process.
     """
+    supplied = supplied_for(subject.choice, subject.condition_values)
+    require_same_in_another_process(_epoch_of, subject.choice, supplied)
+
+
+def _epoch_of(choice: engine.Choice, supplied: dict[str, Any]) -> list[Tensor]:
     with seeded():
-        expected = epoch(subject.build(), 1)
-    try:
-        results = on_two_ranks(
-            _with_hash, subject.choice, supplied_for(subject.choice, subject.condition_values)
-        )
-    except CannotBeSent as error:
-        raise SkipTest(f"it cannot be sent to another process: {error}") from error
-    for theirs, batches in results:
-        if theirs == hash(WORD):
-            raise SkipTest("PYTHONHASHSEED is set: all processes have the same hashes")
-        require_identical(batches, expected, "in another process")
-
-
-WORD = "hashed"
-"""A string whose hash tells processes apart."""
-
-
-def _with_hash(choice: engine.Choice, supplied: dict[str, Any]) -> tuple[int, list[Tensor]]:
-    """The hash of a word, and the batches of an epoch."""
-    with seeded():
-        return hash(WORD), epoch(choice.build(supplied), 1)
+        return epoch(choice.build(supplied), 1)
 
 
 def check_what_it_reads_changes_what_it_draws(subject: Subject) -> None:

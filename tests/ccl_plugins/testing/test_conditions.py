@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import torch
 from support.broken import law_tests
@@ -136,18 +137,223 @@ class Marking(Sound):
         return super().fit(split, embed, previous)
 
 
+class Centering(Now):
+    """Centers the features of a batch in place."""
+
+    def __call__(self, embedded):
+        embedded.features.detach().sub_(1)
+        return super().__call__(embedded)
+
+
+class Remembering(Now):
+    """Subtracts a mean over the batches so far."""
+
+    mean = 0.0
+
+    def __call__(self, embedded):
+        values = super().__call__(embedded)
+        self.mean = (self.mean + values.mean()) / 2
+        return values - values.mean() + self.mean
+
+
+class Incomplete(Sound):
+    """Drops what fills no last batch of 4."""
+
+    def fit(self, split, embed, previous):
+        return split.metadata["label"][: len(split) // 4 * 4]
+
+
+class TwoViews(Now):
+    """Reads two views, whatever there are."""
+
+    def __call__(self, embedded):
+        first, second = embedded.projections.detach()
+        return torch.stack([first, second])
+
+
+class Flat(Sound):
+    """One class id per sample, said to be several."""
+
+    hierarchy = True
+
+
+class Hashed(Sound):
+    """The hash of a word."""
+
+    def fit(self, split, embed, previous):
+        words = split.vocabulary["word"]
+        ids = [hash(words[i]) % 997 if i >= 0 else -1 for i in split.metadata["word"]]
+        return torch.tensor(ids)
+
+
+class Listed(Sound):
+    """Class ids in the order in which a folder lists its files."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    @staticmethod
+    def EXAMPLE(folder):
+        for number in range(3):
+            (folder / str(number)).touch()
+        return {"folder": str(folder)}
+
+    def files(self):
+        return Path(self.folder).iterdir()
+
+    def fit(self, split, embed, previous):
+        ids = {int(path.name): place for place, path in enumerate(self.files())}
+        return torch.tensor([ids.get(int(label), -1) for label in split.metadata["label"]])
+
+
+class Ordered(Listed):
+    """Class ids in the order of the names of files."""
+
+    def files(self):
+        return sorted(super().files())
+
+
+class Seeding(Sound):
+    """Seeds a global generator."""
+
+    def fit(self, split, embed, previous):
+        torch.manual_seed(0)
+        return super().fit(split, embed, previous)
+
+
+class Drawing(Sound):
+    """Draws from a global generator, which a run seeds."""
+
+    value_type = "continuous"
+
+    def fit(self, split, embed, previous):
+        return split.metadata["color"] @ torch.randn(3, 2)
+
+
+class Brightness(Sound):
+    """The mean of an image."""
+
+    value_type = "continuous"
+
+    def fit(self, split, embed, previous):
+        return torch.stack([image.float().mean() / 255 for image, _ in split])
+
+
+class Normalizing(Brightness):
+    """The mean of an image, less that of the 64 images that are read together."""
+
+    def fit(self, split, embed, previous):
+        parts = super().fit(split, embed, previous).split(64)
+        return torch.cat([part - part.mean() for part in parts])
+
+
+class Filled(Sound):
+    """0 where a number is missing."""
+
+    value_type = "continuous"
+
+    def fit(self, split, embed, previous):
+        return split.metadata["height"].nan_to_num(0.0)
+
+
+class Thresholded(Sound):
+    """A class for what is not above 0, as a missing number is not."""
+
+    missing = "ignore"
+
+    def fit(self, split, embed, previous):
+        return (split.metadata["height"] > 0).long()
+
+
+class Refusing(Sound):
+    """Refuses a missing number."""
+
+    def fit(self, split, embed, previous):
+        if split.metadata["label"].min() < 0:
+            raise ValueError("a label is missing")
+        return super().fit(split, embed, previous)
+
+
+class RefusingAll(Refusing):
+    """Refuses a missing number, which it says it ignores."""
+
+    missing = "ignore"
+
+
+class OfBothSplits(Sound):
+    """A number less its mean in both splits."""
+
+    value_type = "continuous"
+
+    def __init__(self, *, dataset) -> None:
+        self.dataset = dataset
+
+    def fit(self, split, embed, previous):
+        both = [part.metadata["height"] for part in (split, self.dataset("test"))]
+        return both[0] - torch.cat(both).mean()
+
+
+class Relative(Now):
+    """Projections less their mean over the batch."""
+
+    def __call__(self, embedded):
+        values = super().__call__(embedded)
+        return values - values.mean(1, keepdim=True)
+
+
+class RelativeAsItSays(Relative):
+    """The same, and says that its values belong to the batch."""
+
+    within_batch = True
+
+
+class OfAnotherColumn(Sound):
+    """The label, said to be the color."""
+
+    column = "color"
+
+
+class OfItsColumn(Sound):
+    """The label, said to be the label."""
+
+    column = "label"
+
+
+MISSING, COMPARED = "a_missing_value_stays_missing", "values_of_batches_can_be_compared"
+
 BROKEN = {
     Sound: set(),
-    Marking: {"leaves_the_split_as_it_is"},
+    Marking: {"changes_nothing_that_it_is_given"},
+    Centering: {"changes_nothing_that_it_is_given"},
+    Remembering: {"is_deterministic", "rows_belong_to_samples", COMPARED},
+    Incomplete: {"values_have_its_value_type"},
+    TwoViews: {"values_have_its_value_type"},
+    Flat: {"values_have_its_value_type"},
+    Hashed: {"is_the_same_in_another_process"},
+    Listed: {"the_order_of_files_does_not_matter"},
+    Ordered: set(),
+    Seeding: {"seeds_no_global_generator"},
+    Drawing: set(),
+    Brightness: set(),
+    Normalizing: {"does_not_depend_on_batches_of_images"},
+    Filled: {MISSING},
+    Thresholded: {MISSING},
+    Refusing: set(),
+    RefusingAll: {MISSING},
+    OfBothSplits: {"reads_the_training_split_alone"},
+    Relative: {COMPARED},
+    RelativeAsItSays: set(),
+    OfAnotherColumn: {"gives_the_column_that_it_names"},
+    OfItsColumn: set(),
     Now: set(),
     Undeclared: {"declares_refresh_and_value_type"},
     Reading: {"constructor_reads_nothing"},
-    Fractions: {"values_have_its_value_type"},
-    Counting: {"is_deterministic"},
-    Sorted: {"rows_belong_to_samples"},
+    Fractions: {"values_have_its_value_type", MISSING},
+    Counting: {"is_deterministic", MISSING},
+    Sorted: {"rows_belong_to_samples", MISSING},
     OfPlaces: {"rows_belong_to_samples"},
     InBlocks: {"rows_belong_to_samples"},
-    Shifted: {"rows_belong_to_samples"},
+    Shifted: {"rows_belong_to_samples", COMPARED},
     Expecting: {"fits_again_after_itself"},
     Sharing: {"fits_again_after_itself"},
     OneView: {"values_have_its_value_type"},
