@@ -2,19 +2,42 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, get_args
+from unittest import SkipTest
 
 import numpy as np
 import torch
 from torch import Tensor
 
+import ccl_registry as engine
+from ccl_plugins.files.looks import Looks, look
 from ccl_plugins.metadata.variable import Variable, check_values
 from ccl_plugins.protocols import ValueType, trait
-from ccl_plugins.testing.assertions import letters, require, require_equal, require_same_draws
+from ccl_plugins.testing.assertions import (
+    letters,
+    require,
+    require_equal,
+    require_identical,
+    require_no_seeding,
+    require_same_draws,
+    require_same_in_another_process,
+    require_same_in_any_order_of_files,
+    require_unchanged,
+    what_it_opens,
+)
+from ccl_plugins.testing.inputs import seeded, supplied_for
 from ccl_plugins.testing.subject import Subject
 
 SPLITS = ("train", "test")
+
+COMPARED, LOOKED_AT = 64, 2048
+"""Rows of a split, evenly spaced, that are compared one by one, and those that are looked for elsewhere."""
+
+IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 
 def observe(subject: Subject, dataset: Any) -> Any:
@@ -32,6 +55,11 @@ def _contents(split: Any) -> Any:
     return [(_pixels(image), target) for image, target in ends], held
 
 
+def _rows(split: Any, most: int = COMPARED) -> list[int]:
+    ends = torch.linspace(0, len(split) - 1, min(most, len(split)), dtype=torch.float64)
+    return [int(row) for row in ends.round()]
+
+
 def _are_words(column: Any) -> bool:
     return not isinstance(column, Tensor) and any(isinstance(each, str) for each in column)
 
@@ -42,28 +70,40 @@ def _pixels(image: Any) -> Any:
 
 
 def check_gives_images_and_targets(subject: Subject) -> None:
-    """A split must be a torch Dataset with a length and items ``(image, target)``; targets are labels."""
+    """A split must be a torch Dataset with a length and items ``(image, target)``; targets are labels.
+
+    The row i of the metadata belongs to the item i: a target that is not its label tells of another order.
+    """
     dataset = subject.build()
     for name in SPLITS:
         split = dataset(name)
-        _, target = split[len(split) - 1]
-        label = split.metadata["label"][len(split) - 1]
-        require(int(target) == int(label), f"the last target is {target}, its label {label}")
+        for row in _rows(split):
+            (_, target), label = split[row], split.metadata["label"][row]
+            report = f"the target of row {row} of {name} is {target}, its label {label}"
+            require(int(target) == int(label), report)
 
 
 def check_metadata_has_a_row_per_sample(subject: Subject) -> None:
-    """Every metadata column must have one row per sample, and one column must be ``label``."""
+    """Every metadata column must have one row per sample, and one column must be ``label``.
+
+    A split's ``group``, if it has one, is the name of a column.
+    """
     dataset = subject.build()
     for name in SPLITS:
         split = dataset(name)
         rows = {column: len(values) for column, values in split.metadata.items()}
         report = f"the split {name!r} has {len(split)} samples and rows {rows}"
         require("label" in rows and set(rows.values()) == {len(split)}, report)
+        group = getattr(split, "group", None)
+        report = f"the group of {name} is {group!r}, and its columns are {sorted(rows)}"
+        require(group is None or group in rows, report)
 
 
 def check_schema_says_what_metadata_holds(subject: Subject) -> None:
-    """``schema()`` must name every metadata column with its value type, before a split is read."""
+    """``schema()`` must name every metadata column with its value type, and open no image."""
     dataset = subject.build()
+    opened = [what for what in what_it_opens(dataset.schema) if what.lower().endswith(IMAGES)]
+    require(not opened, f"it caused {opened[:3]}")
     schema = dict(dataset.schema())
     legal = get_args(ValueType)
     require({*schema.values()} <= {*legal}, f"{schema} has other value types than {legal}")
@@ -105,16 +145,171 @@ def check_texts_are_a_string_per_sample(subject: Subject) -> None:
             require(column not in split.metadata, f"column {column!r} is metadata, too")
 
 
+def check_columns_are_alike_in_both_splits(subject: Subject) -> None:
+    """A column must have one type and shape in both splits, and the same word for each class id.
+
+    A missing value is NaN, or -1 among class ids and 0/1 columns, and no other number in one split.
+    """
+    train, test = map(subject.build(), SPLITS)
+    for column in train.metadata.keys() & test.metadata.keys():
+        pair = [each.metadata[column] for each in (train, test)]
+        if not all(isinstance(values, Tensor) for values in pair):
+            continue  # words, which the law of schema() refuses
+        kinds = [(values.is_floating_point(), tuple(values.shape[1:])) for values in pair]
+        report = f"column {column!r} is {_kind(pair[0])} in train and {_kind(pair[1])} in test"
+        require(kinds[0] == kinds[1], report)
+        for values, (name, other) in zip(
+            pair, (("train", pair[1]), ("test", pair[0])), strict=True
+        ):
+            number = _stand_in(values, other)
+            report = f"column {column!r} has NaN in the other split, and {number} again and again in {name}"
+            require(number is None, report)
+    words = [getattr(each, "vocabulary", {}) for each in (train, test)]
+    for column in {**words[0], **words[1]}:
+        pair = [list(each.get(column, ())) for each in words]
+        known = min(map(len, pair))  # later words may be those of one split
+        report = f"the words of column {column!r} are {pair[0]} in train and {pair[1]} in test"
+        require(known > 0 and pair[0][:known] == pair[1][:known], report)
+        for split, of_split in zip((train, test), pair, strict=True):
+            if not isinstance(ids := split.metadata.get(column), Tensor):
+                continue
+            most = int(ids.max())
+            report = f"column {column!r} has the class id {most}, and the words {of_split}"
+            require(most < len(of_split), report)
+
+
+def _kind(values: Tensor) -> str:
+    return f"{tuple(values.shape)} {values.dtype}"
+
+
+def _stand_in(values: Tensor, other: Tensor) -> float | None:
+    """A number that may stand for missing ones: repeated, and far from those of a split that has NaN."""
+    if not values.is_floating_point() or values.isnan().any() or not other.isnan().any():
+        return None
+    known = other[~other.isnan()]
+    if not len(known):
+        return None
+    low, high = float(known.min()), float(known.max())
+    far = values[(values < 2 * low - high) | (values > 2 * high - low)]
+    numbers, counts = far.unique(return_counts=True)
+    return float(numbers[counts.argmax()]) if (counts > 1).any() else None
+
+
+def check_images_are_alike_in_both_splits(subject: Subject) -> None:
+    """Images of both splits must have a dtype in common and, if they are floats, one scale.
+
+    A network that learned from numbers in [0, 1] sees nothing in others up to 255.
+    """
+    dataset, seen = subject.build(), {}
+    for name in SPLITS:
+        split = dataset(name)
+        pixels = [_pixels(split[row][0]) for row in _rows(split)]
+        seen[name] = (
+            {each.dtype for each in pixels},
+            max(float(each.float().abs().max()) for each in pixels),
+        )
+    (types, most), (others, highest) = seen.values()
+    report = f"they are {types} up to {most:g} in train, and {others} up to {highest:g} in test"
+    floats = all(each.is_floating_point for each in types | others)
+    # 255 or more where one split is scaled; the brightest of 64 images differ by far less.
+    scaled = floats and max(most, highest) > 32 * min(most, highest)
+    require(bool(types & others) and not scaled, report)
+
+
 def check_splits_are_always_the_same(subject: Subject) -> None:
-    """A split must be the same in every process: seed a generator of your own, not the global ones."""
+    """A split must be the same in every call: seed a generator of your own, not the global ones."""
     built = iter([subject.build(), subject.build()])
     require_same_draws(lambda: observe(subject, next(built)))
+    dataset = subject.build()
+    train = dataset("train")
+    with require_unchanged(lambda: _contents(train), "train, after test was read"):
+        _contents(dataset("test"))
+    require_identical(_contents(dataset("train")), _contents(train), "train, called again")
+
+
+def check_is_the_same_in_another_process(subject: Subject) -> None:
+    """A split must be the same in every process: ranks, and a resumed run, read rows by their number.
+
+    ``hash()`` of a string and the order of a set of strings are others in each process.
+    """
+    require_same_in_another_process(_drawn_alike, subject.choice, supplied_for(subject.choice))
+
+
+def check_the_order_of_files_does_not_matter(subject: Subject) -> None:
+    """Rows and class ids must not depend on the order in which a folder lists its files.
+
+    No system promises one: sort what ``os.listdir``, ``glob`` and their like give.
+    """
+    choice, supplied = subject.choice, supplied_for(subject.choice)
+    require_same_in_any_order_of_files(lambda: _drawn_alike(choice, supplied))
+
+
+def _drawn_alike(choice: engine.Choice, supplied: Mapping[str, Any]) -> dict[str, Tensor]:
+    with seeded():  # what is random breaks other laws
+        return _digests(choice, supplied)
+
+
+def _digests(choice: engine.Choice, supplied: Mapping[str, Any]) -> dict[str, Tensor]:
+    """What stands for each column, and for the images that are compared, of each split."""
+    dataset, found = choice.build(supplied), {}
+    for name in SPLITS:
+        split = dataset(name)
+        pixels = (_pixels(split[row][0]) for row in _rows(split))
+        found[f"the images of {name}"] = _digest(pixels)
+        for kind in ("metadata", "vocabulary", "texts"):
+            for column, values in getattr(split, kind, {}).items():
+                held = [values] if isinstance(values, Tensor) else values
+                found[f"{kind} {column!r} of {name}"] = _digest(held)
+    return found
+
+
+def _digest(parts: Iterable[Any]) -> Tensor:
+    """What stands for tensors or words, as data to compare."""
+    digest = hashlib.sha256()
+    for each in parts:
+        if isinstance(each, Tensor):
+            digest.update(repr((each.dtype, each.shape)).encode())
+            digest.update(each.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        else:
+            digest.update(repr(each).encode())
+    return letters(digest.hexdigest())
+
+
+def check_seeds_no_global_generator(subject: Subject) -> None:
+    """It must not seed Python's, numpy's or torch's global generator: the views of an image follow.
+
+    To draw the same numbers each time, seed a generator of its own.
+    """
+    require_no_seeding(lambda: _digests(subject.choice, supplied_for(subject.choice)))
 
 
 def check_an_item_is_always_the_same(subject: Subject) -> None:
-    """``split[i]`` must not be random: augmentation belongs to views."""
-    split = subject.build()("train")
-    require_same_draws(lambda: _pixels(split[0][0]))
+    """``split[i]`` must not be random, as augmentation belongs to views, nor change with the next item."""
+    dataset = subject.build()
+    for name in SPLITS:
+        split = dataset(name)
+        rows = _rows(split)
+        for row in rows:
+            require_same_draws(partial(_image, split, row, name))
+        first = split[rows[0]][0]
+        seen = _pixels(first).clone()
+        split[rows[-1]]
+        require_identical(_pixels(first), seen, f"row 0 of {name}, after another was read")
+
+
+def _image(split: Any, row: int, name: str) -> dict[str, Tensor]:
+    return {f"row {row} of {name}": _pixels(split[row][0])}
+
+
+def check_not_all_images_are_equal(subject: Subject) -> None:
+    """Rows must have images of their own: of those of a split, not all may be equal."""
+    dataset = subject.build()
+    for name in SPLITS:
+        split = dataset(name)
+        rows = _rows(split)
+        first = _pixels(split[0][0])
+        same = all(torch.equal(_pixels(split[row][0]), first) for row in rows)
+        require(len(rows) == 1 or not same, f"all {len(rows)} images of {name} are equal")
 
 
 def check_the_test_split_is_another(subject: Subject) -> None:
@@ -129,6 +324,39 @@ def check_the_test_split_is_another(subject: Subject) -> None:
         )
         report = f"{same} of the first {count} test images are the {place} training images"
         require(2 * same <= count, report)
+
+
+def check_no_test_image_is_in_training(subject: Subject) -> None:
+    """No test image may be a training image, but as often as training images repeat each other.
+
+    ``ccl inspect`` names them.  Images of one color count for neither.
+    """
+    dataset = subject.build()
+    train, test = (_looks(dataset(name)) for name in SPLITS)
+    if not (len(train) and len(test)):
+        raise SkipTest("it has no images of several colors")
+    within = [*train.repeated()]
+    twice = len(within) + len({first for _, first in within})
+    again = [*test.repeated(train)]
+    expected = len(test) * twice / len(train)
+    # Counts vary by their root; and large public data sets have some by mistake.
+    most = expected + 3 * expected**0.5 + len(test) / 20
+    row, first = again[0] if again else (0, 0)
+    report = (
+        f"{len(again)} of {len(test)} test images are in training, such as row {row}, its row {first}; of"
+        f" {len(train)} training images {twice} repeat each other"
+    )
+    require(len(again) <= most, report)
+
+
+def _looks(split: Any) -> Looks:
+    """What is seen of the images of a split that have several colors."""
+    looks = Looks()
+    for row in _rows(split, LOOKED_AT):
+        seen = look(split[row][0])
+        if seen and seen.flaw in ("", "saturated"):
+            looks.add(row, seen)
+    return looks
 
 
 def check_refuses_other_splits(subject: Subject) -> None:
