@@ -8,18 +8,20 @@ from typing import ClassVar
 
 import torch
 from support.broken import law_tests
+from torch.nn.functional import normalize
 
 from ccl_plugins.evaluators import KNN
 from ccl_plugins.protocols import Measurement
 
 
 class Sound:
-    """The mean of all features beside a column."""
+    """The mean of all features of a class."""
 
     columns: ClassVar = {"label": ("categorical",)}
 
     def __call__(self, train, test):
-        value, sentence = float(test.features.mean()), "the mean of all test features of a label"
+        value = float(test.features[test.metadata["label"] == 0].mean())
+        sentence = "the mean of all test features of a label"
         one = Measurement("mean/all", value, sentence, column="label", chance=0.0)
         return [replace(one, **self.changes)]
 
@@ -100,7 +102,8 @@ class Counting(Sound):
 
     def __call__(self, train, test):
         self.calls += 1
-        return [Measurement("mean/all", float(self.calls), "the number of its calls")]
+        found = super().__call__(train, test)
+        return [*found, Measurement("mean/calls", float(self.calls), "the number of its calls")]
 
 
 class Spoiling(Sound):
@@ -198,22 +201,205 @@ class Peeking(KNN):
         return [replace(each, chance=None) for each in super().__call__(train, test)]
 
 
+class Fitted(Sound):
+    """Says how many samples it is fitted to."""
+
+    def __call__(self, train, test):
+        return [
+            replace(each, samples=len(train.features)) for each in super().__call__(train, test)
+        ]
+
+
+class Tight(Sound):
+    """An interval of two hundredths, whatever the samples."""
+
+    def __call__(self, train, test):
+        return [
+            replace(each, interval=(each.value - 0.01, each.value + 0.01))
+            for each in super().__call__(train, test)
+        ]
+
+
+class InPercent(KNN):
+    """An interval of another unit than the value."""
+
+    def __call__(self, train, test):
+        return [
+            replace(each, interval=tuple(100 * end for end in each.interval))
+            for each in super().__call__(train, test)
+        ]
+
+
+class FirstHalf(KNN):
+    """Measures half of the test samples, to save time."""
+
+    def __call__(self, train, test):
+        return super().__call__(train, test.take(torch.arange(len(test.features) // 2)))
+
+
+class Gap(Sound):
+    """How much nearer samples of one class are to each other."""
+
+    def __call__(self, train, test):
+        ids, line = test.metadata["label"], "how much nearer test samples of one label are"
+        x, same = normalize(test.features, dim=1), ids[:, None] == ids
+        value = float((x @ x.T)[same].mean() - (x @ x.T).mean())
+        return [Measurement("gap/all", value, line, column="label", direction="higher")]
+
+
+class GapTurned(Gap):
+    """The wrong sign."""
+
+    def __call__(self, train, test):
+        return [replace(each, value=-each.value) for each in super().__call__(train, test)]
+
+
+class GapOfOthers(Gap):
+    """The mean of no distance, where there is one class."""
+
+    def __call__(self, train, test):
+        ids, (one,) = test.metadata["label"], super().__call__(train, test)
+        x, same = normalize(test.features, dim=1), ids[:, None] == ids
+        value = float((x @ x.T)[same].mean() - (x @ x.T)[~same].mean())
+        return [replace(one, value=value)]
+
+
+class Tied(Gap):
+    """The share of samples that are no further from their class than from others."""
+
+    def __call__(self, train, test):
+        ids, (one,) = test.metadata["label"], super().__call__(train, test)
+        distances, same = torch.cdist(test.features, test.features), ids[:, None] == ids
+        own = distances.masked_fill(~same, math.inf).fill_diagonal_(math.inf).amin(1)
+        other = distances.masked_fill(same, math.inf).amin(1)
+        return [replace(one, value=float((own <= other).float().mean()))]
+
+
+class Secret(Sound):
+    """Reads projections, and does not say so."""
+
+    def __call__(self, train, test):
+        (one,) = super().__call__(train, test)
+        return [replace(one, value=one.value + float(test.projections.mean()))]
+
+
+class Demanding(Sound):
+    """Declares a column that it does not read."""
+
+    columns: ClassVar = {**Sound.columns, "group": ("categorical",)}
+
+
+class Deaf(Sound):
+    """Reads the label, whatever it is told."""
+
+    def __init__(self, column: str = "label"):
+        self.column = column
+
+
+class Error(Sound):
+    """The mean squared error of a column's mean, less what features tell."""
+
+    columns: ClassVar = {"color": ("continuous",)}
+    changes: ClassVar = {"direction": "lower"}
+
+    def __call__(self, train, test):
+        x, t = (torch.cat([s.features, torch.ones(len(s.features), 1)], 1) for s in (train, test))
+        y, u = (s.metadata["color"].reshape(len(s.features), -1) for s in (train, test))
+        weights = torch.linalg.solve(x.T @ x + torch.eye(x.shape[1]), x.T @ y)
+        value = float((t @ weights - self.shaped(u, test)).square().mean())
+        line = "the mean squared error of the color"
+        return [replace(Measurement("error/mse", value, line, column="color"), **self.changes)]
+
+    def shaped(self, values, split):
+        return values
+
+
+class ErrorHigher(Error):
+    """The wrong direction."""
+
+    changes: ClassVar = {"direction": "higher"}
+
+
+class ErrorByChance(Error):
+    """A chance that is better than all numbers."""
+
+    changes: ClassVar = {"direction": "lower", "chance": 0.0}
+
+
+class ErrorOfPairs(Error):
+    """Subtracts a row from a column."""
+
+    def shaped(self, values, split):
+        return split.metadata["color"]
+
+
+class FitsTheTest(Error):
+    """Is fitted to the test split."""
+
+    changes: ClassVar = {"direction": "lower", "chance": 0.046}
+
+    def __call__(self, train, test):
+        return super().__call__(test, test)
+
+
+class WithinTraining(Gap):
+    """Right: measures the training split, and says so."""
+
+    split = "train"
+
+    def __call__(self, train, test):
+        return super().__call__(train, train)
+
+
+class Twofold(Sound):
+    """Right: the share of samples whose class has one of the two nearest means."""
+
+    def __call__(self, train, test):
+        ids, seen = test.metadata["label"], train.metadata["label"]
+        means = torch.stack([train.features[seen == i].mean(0) for i in range(3)])
+        near = torch.cdist(test.features, means).topk(2, largest=False).indices
+        value = float((near == ids[:, None]).any(1).float().mean())
+        line = "the share of test samples whose label is among two"
+        return [Measurement("two/share", value, line, column="label", direction="higher")]
+
+
 TELLS, OTHERS = {"features_that_tell_score_better"}, {"other_test_features_change_the_number"}
 LEARNS, MEETS = {"does_not_learn_from_the_test_split"}, {"noise_meets_the_chance_that_is_stated"}
-ALONE = {"reads_the_features_alone"}
+UNDEFINED = {"says_where_a_number_is_undefined"}
+PARAMETER = {"reads_the_column_of_its_parameter"}
+ALONE, WIDE = {"reads_the_features_alone"}, {"intervals_are_over_the_samples"}
+DECLARES, UPRIGHT = {"reads_what_it_declares"}, {"takes_one_number_of_a_sample_either_way"}
 BROKEN = {
     Sound: set(),
-    Errors: TELLS | ALONE,
+    Errors: TELLS,
     OwnNeighbor: TELLS | OTHERS,
-    OfTraining: TELLS | OTHERS | LEARNS | MEETS,
+    OfTraining: SAID | OTHERS | LEARNS | MEETS,
     Halves: MEETS,
-    Peeking: ALONE,
+    Peeking: TELLS | ALONE | PARAMETER,
     Unaware: {"has_no_number_of_classes_that_training_lacks"},
     Cheating: TELLS | OTHERS | LEARNS | MEETS,
     CheatingOnBoth: TELLS | LEARNS | MEETS | ALONE,
+    Fitted: SAID,
+    Tight: WIDE,
+    InPercent: WIDE,
+    FirstHalf: OTHERS,
+    Gap: set(),
+    GapTurned: TELLS,
+    GapOfOthers: UNDEFINED,
+    Tied: TELLS,
+    Secret: DECLARES,
+    Demanding: DECLARES,
+    Deaf: PARAMETER,
+    Error: set(),
+    ErrorHigher: TELLS,
+    ErrorByChance: TELLS,
+    ErrorOfPairs: UPRIGHT,
+    FitsTheTest: TELLS | LEARNS,
+    WithinTraining: set(),
+    Twofold: set(),
     Nameless: NUMBERS,
-    Turned: NUMBERS,
-    Infinite: NUMBERS,
+    Turned: NUMBERS | WIDE,
+    Infinite: NUMBERS | UNDEFINED,
     Twice: NUMBERS,
     Silent: SAID,
     Talking: SAID,
@@ -224,7 +410,7 @@ BROKEN = {
     Presuming: SAID,
     Counting: {"is_deterministic"},
     Spoiling: {"leaves_the_features_as_they_are"},
-    SpoilingTheOriginal: {"leaves_the_features_as_they_are"},
+    SpoilingTheOriginal: DECLARES | {"leaves_the_features_as_they_are"},
 }
 
 
