@@ -21,6 +21,7 @@ from ccl_plugins.numerics.second_derivatives import differentiable_once
 from ccl_plugins.objectives.inputs import (
     Given,
     Wanted,
+    all_finite,
     count,
     read_condition,
     stack_features,
@@ -395,9 +396,8 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
             ValueError: For anchors at which the loss is undefined.
         """
         terms, weights = self._counted(pairs)
-        finite = terms.detach().isfinite()
-        if not finite.all():
-            undefined = (~finite).reshape(-1, terms.shape[-1]).any(0)
+        if not all_finite(terms):
+            undefined = (~terms.detach().isfinite()).reshape(-1, terms.shape[-1]).any(0)
             raise ValueError(
                 f"{type(self).__name__} is undefined for {count(undefined, 'anchors')}"
                 f"{self.undefined_hint()}"

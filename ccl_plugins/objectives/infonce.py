@@ -93,7 +93,9 @@ class InfoNCE(ContrastiveObjective):
         # Minus the own score itself: the diagonal of a product is another number, by rounding.
         own = pairs.own_sim(i, j) / self.temperature
         values = softplus(log_sum - own)  # log(1 + Σ_j e_ij / e_ii)
-        return values, torch.ones_like(values) * (number > 0)
+        if isinstance(number, int):
+            return values, torch.full_like(values, number > 0)
+        return values, (number > 0).to(values.dtype).expand_as(values)
 
 
 def negatives(
@@ -108,16 +110,24 @@ def negatives(
 
     Arguments as in `Pairs.negatives`.
     """
-    blocks = pairs.contrast(i, j, within_view, where)
-    number = sum(s.shape[1] if keep is None else keep.sum(1) for s, keep in blocks) - 1
+    own_view = pairs.within(i) if within_view else None
+    blocks: list[tuple[Tensor, Tensor | None, int | None]]
+    if where is None and pairs.queue is None and pairs.without_masks:  # the diagonals need no mask
+        views = [j] if own_view is None else [own_view, j]
+        blocks = [(pairs.sim(i, view), None, pairs.offset) for view in views]
+        number: Tensor | int = len(views) * (pairs.keys.shape[1] - 1)
+    else:
+        contrast = pairs.contrast(i, j, within_view, where)
+        number = sum(s.shape[1] if keep is None else keep.sum(1) for s, keep in contrast) - 1
+        first, *more = contrast
+        blocks = [(*block, None) for block in more]
+        if pairs.draws is None:  # else the first block holds the own keys alone
+            blocks.append((*first, pairs.offset))
     if isinstance(temperature, Tensor):
-        blocks, scale = [(sims / temperature, keep) for sims, keep in blocks], 1.0
+        scale, blocks = 1.0, [(sims / temperature, keep, out) for sims, keep, out in blocks]
     else:
         scale = 1 / temperature
-    (first, keep), *blocks = blocks
-    sums = [logsumexp(sims, counts, scale) for sims, counts in blocks]
-    if pairs.draws is None:  # else the first block holds the own keys alone
-        sums.append(logsumexp(first, keep, scale, leave_out=pairs.offset))
+    sums = [logsumexp(sims, keep, scale, leave_out) for sims, keep, leave_out in blocks]
     return (sums[0] if len(sums) == 1 else torch.stack(sums).logsumexp(0)), number
 
 

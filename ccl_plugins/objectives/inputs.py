@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
@@ -29,9 +30,7 @@ def stack_views(name: str, views: Sequence[Tensor], min_views: int) -> Tensor:
         raise TypeError(f"the views must be embeddings of floats, not {others[0]}")
     if shapes[0][0] < 2 <= min_views:  # an objective of a single view compares no samples
         raise ValueError(f"{name} compares samples: a batch needs at least 2, not {shapes[0][0]}")
-    for number, view in enumerate(views):
-        _refuse_non_finite(f"view {number}", view)
-    return _stacked(views)
+    return _finite("view", views)
 
 
 def stack_features(name: str, features: Sequence[Tensor], views: Tensor) -> Tensor:
@@ -51,11 +50,18 @@ def stack_features(name: str, features: Sequence[Tensor], views: Tensor) -> Tens
             f"{name} needs features=(f0, f1, ...), a (b, f) tensor for each view with b ="
             f" {views.shape[1]}, not {given}"
         )
-    for number, view in enumerate(features):
-        if not view.is_floating_point():
-            raise TypeError(f"features must be floats, not {view.dtype}")
-        _refuse_non_finite(f"features of view {number}", view)
-    return _stacked(features)
+    if others := [view.dtype for view in features if not view.is_floating_point()]:
+        raise TypeError(f"features must be floats, not {others[0]}")
+    return _finite("features of view", features)
+
+
+def _finite(what: str, tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors of one shape as one; an error names those with NaN or inf by their numbers."""
+    stacked = _stacked(tensors)
+    if not torch.compiler.is_compiling() and not all_finite(stacked):
+        for number, tensor in enumerate(tensors):
+            _refuse_non_finite(f"{what} {number}", tensor)
+    return stacked
 
 
 def _stacked(tensors: Sequence[Tensor]) -> Tensor:
@@ -137,7 +143,8 @@ def _values(
             f" ({z.dtype}, {tuple(z.shape)})"
         )
     if z.dtype.is_floating_point:
-        _refuse_non_finite(key, z, ignore)
+        if ignore or torch.compiler.is_compiling() or not all_finite(z):
+            _refuse_non_finite(key, z, ignore)
     elif z.dtype not in (torch.bool, torch.uint8) and not torch.compiler.is_compiling():
         way_out = (
             '; ids begin at 0, and -1 means a missing value: missing="ignore" leaves these out'
@@ -145,6 +152,12 @@ def _values(
         below = z.reshape(len(z), -1) < (-1 if ignore else 0)
         _refuse_rows(f"{key} holds class ids below {-1 if ignore else 0}", below, way_out)
     return z
+
+
+def all_finite(x: Tensor) -> bool:
+    """Whether no entry is NaN or inf; this waits for the device."""
+    x = x.detach()
+    return math.isfinite(x.sum()) or bool(x.isfinite().all())  # a sum of large numbers may be inf
 
 
 def _refuse_non_finite(what: str, x: Tensor, ignore: bool = False) -> None:

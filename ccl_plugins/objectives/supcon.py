@@ -132,9 +132,10 @@ def log_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, Ten
     else:
         scale = 1 / temperature
     products, compared, positives = zip(*blocks, strict=True)
-    has_positives = torch.stack([mask.any(1) for mask in positives]).any(0)
+    number = count(blocks)
+    has_positives = number > 0
     values = differentiable_once(
-        _LogShare.apply(scale, len(products), *products, *compared, *positives)  # type: ignore[no-untyped-call]  # torch's
+        _LogShare.apply(scale, number, len(products), *products, *compared, *positives)  # type: ignore[no-untyped-call]  # torch's
     )
     return torch.where(has_positives, values, 0), has_positives.to(values.dtype)
 
@@ -207,32 +208,31 @@ class _LogShare(torch.autograd.Function):
     """Log-sum-exp minus the mean of the positives; its gradient takes one matrix per block."""
 
     @staticmethod
-    def forward(ctx: Any, scale: float, k: int, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, scale: float, number: Tensor, k: int, *tensors: Tensor) -> Tensor:
         blocks = list(zip(tensors[:k], tensors[k : 2 * k], tensors[2 * k :], strict=True))
-        number = count(blocks).clamp_min(1)
-        share = 1 / number.to(tensors[0].dtype)
-        mean, shares, tops = torch.zeros_like(share), [], []
+        share = number.clamp_min(1).to(tensors[0].dtype).reciprocal_()
+        of_positives, shares, tops = [], [], []
         for products, compared, positives in blocks:
             logits = products * scale
-            mean = mean + (logits * in_order_of(products, positives)).sum(1) * share
+            of_positives.append((logits * in_order_of(products, positives)).sum(1))
             logits.masked_fill_(in_order_of(products, ~compared), EMPTY)
             tops.append(logits.amax(1))
             floor = least_exponent(products.dtype)
             shares.append(logits.sub_(tops[-1][:, None]).clamp_min_(floor).exp_())
-        top = torch.stack(tops).amax(0)
-        shrink = [(of_block - top).exp() for of_block in tops]
-        sums = [part.sum(1) * factor for part, factor in zip(shares, shrink, strict=True)]
-        total = torch.stack(sums).sum(0)
-        for part, factor, (products, _, positives) in zip(shares, shrink, blocks, strict=True):
-            part.mul_((factor * scale / total)[:, None])
-            part.sub_(in_order_of(products, positives) * (share * scale)[:, None])
+        every_top = torch.stack(tops)
+        top = every_top.amax(0)
+        shrink = (every_top - top).exp_()
+        total = (torch.stack([part.sum(1) for part in shares]) * shrink).sum(0)
+        factors, scaled = shrink.mul_(scale / total)[..., None], (share * scale)[:, None]
+        for part, factor, (products, _, positives) in zip(shares, factors, blocks, strict=True):
+            part.mul_(factor).sub_(in_order_of(products, positives) * scaled)
         ctx.save_for_backward(*shares)
-        return total.log() + top - mean
+        return total.log_() + top - torch.stack(of_positives).sum(0) * share
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         gradients = [slope * grad[:, None] for slope in ctx.saved_tensors]
-        return None, None, *gradients, *[None] * (2 * len(gradients))
+        return None, None, None, *gradients, *[None] * (2 * len(gradients))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import reduce
 from typing import Literal
 
 import torch
@@ -76,13 +77,16 @@ class UCL(ContrastiveObjective):
         """One value per anchor and pair of views; weight 0 for anchors without negatives."""
         same_class, rows = self.same_class(pairs), []
         other_class = None if same_class is None else pairs.counted() & ~same_class
+        count = _Counts()
         for i, j in pairs.cross():
             negatives, others = self.negatives(pairs, i, j, other_class)
             number, own = count(negatives), pairs.own_sim(i, j)
             c = own.detach()
             zero = (own - c) / self.temperature  # g⁺ - c/τ, with gradient
             log_mean = self.log_mean(negatives, number, c, zero)  # log E_q[e^(g - c/τ)]
-            log_ratio = log_mean - zero + self.log_o(pairs, others)  # log(o E_q[e^g] / e^(g⁺))
+            log_ratio = (
+                log_mean - zero + self.log_o(pairs, others, count)
+            )  # log(o E_q[e^g] / e^(g⁺))
             rows.append(self.averaged(pairs, i, j, log_ratio, number.clamp_max(1), same_class))
         return stack_rows(rows)
 
@@ -142,7 +146,7 @@ class UCL(ContrastiveObjective):
         log_norm = number.clamp_min(1).log() if even else logsumexp_blocks(lower)
         return logsumexp_blocks(upper) - log_norm
 
-    def log_o(self, pairs: Pairs, others: Blocks) -> Number:
+    def log_o(self, pairs: Pairs, others: Blocks, count: _Counts) -> Number:
         """The log of ``o``, a number or (n,)."""
         if not isinstance(self.o, str):
             return log(self.o)
@@ -385,7 +389,21 @@ def debias(log_mean: Tensor, own: Tensor, tau_plus: Number, floor: Number) -> Te
     return torch.where((share < 0) & (debiased > floor), debiased, floor)
 
 
-def count(blocks: Blocks) -> Tensor:
-    """(n,) the number of entries that count, in the dtype of the inner products."""
-    number = torch.stack([keep.sum(1).expand(len(sims)) for sims, keep in blocks]).sum(0)
-    return number.to(blocks[0][0].dtype)
+class _Counts:
+    """Counts the entries of blocks; views share masks, each of which is summed once."""
+
+    def __init__(self) -> None:
+        self._known: list[tuple[Tensor, Tensor]] = []
+
+    def __call__(self, blocks: Blocks) -> Tensor:
+        """(n,) the number of entries that count, in the dtype of the inner products."""
+        sims = blocks[0][0]
+        number = reduce(torch.add, (self._of(keep) for _, keep in blocks))
+        return number.to(sims.dtype).expand(len(sims))
+
+    def _of(self, keep: Tensor) -> Tensor:
+        for mask, number in self._known:
+            if mask is keep:
+                return number
+        self._known.append((keep, keep.sum(1)))
+        return self._known[-1][1]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import torch
 from lightly.utils import dist
@@ -80,6 +81,13 @@ class Pairs:
     anchors_at_once: int | None = None
     operators: Mapping[int, Callable[..., Tensor]] = field(default_factory=dict)
     _products: dict[tuple[int, int], Tensor] = field(default_factory=dict, init=False, repr=False)
+    _own_products: dict[tuple[int, int], Tensor] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    _unbound: list[Any] = field(default_factory=list, init=False, repr=False)
+    _others: list[tuple[Tensor | None, Tensor]] = field(
+        default_factory=list, init=False, repr=False
+    )
 
     @property
     def rows(self) -> slice:
@@ -137,18 +145,33 @@ class Pairs:
         if self.keys is self.anchors and i > j:
             return self.sim(j, i).T
         if (i, j) not in self._products:
-            self._products[i, j] = self.anchors[i] @ self.keys[j].T
+            anchors, keys = self._views()
+            self._products[i, j] = anchors[i] @ keys[j].T
         return self._products[i, j]
+
+    def _views(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """Anchors and keys by view; the gradients of all views become one tensor in one operation."""
+        if not self._unbound:
+            anchors = self.anchors.unbind()
+            keys = anchors if self.keys is self.anchors else self.keys.unbind()
+            self._unbound.append((anchors, keys))
+        return self._unbound[0]
 
     def own_sim(self, i: int, j: int) -> Tensor:
         """(n,) inner products of anchor view ``i`` with each sample's own key of view ``j``."""
         # The diagonal of ``sim`` would have a gradient of size (n, m) that is zero off the diagonal.
-        return (self.anchors[i] * self.keys[j, self.rows]).sum(1)
+        anchors, keys = self._views()
+        if len(anchors[i]) < len(keys[j]):
+            return (anchors[i] * keys[j][self.rows]).sum(1)
+        place = (j, i) if self.keys is self.anchors and i > j else (i, j)
+        if place not in self._own_products:
+            self._own_products[place] = (anchors[place[0]] * keys[place[1]]).sum(1)
+        return self._own_products[place]
 
     def sim_queue(self, i: int) -> Tensor:
         """(n, q) inner products of anchor view ``i`` and the queue."""
         if (i, -1) not in self._products:
-            self._products[i, -1] = self.anchors[i] @ self._queue().of_view(i).T
+            self._products[i, -1] = self._views()[0][i] @ self._queue().of_view(i).T
         return self._products[i, -1]
 
     def _queue(self) -> Queue:
@@ -156,22 +179,36 @@ class Pairs:
             raise ValueError("these pairs have no queue")
         return self.queue
 
+    @property
+    def without_masks(self) -> bool:
+        """Whether all other samples of the batch count."""
+        masks = (self.samples.missing, self.batch_candidates, self.positive, self.negative)
+        return self.draws is None and all(mask is None for mask in masks)
+
     def own(self) -> Tensor:
         """(n, m) True at each anchor sample's own position."""
         n, m = self.anchors.shape[1], self.keys.shape[1]
-        mine = torch.arange(n, device=self.anchors.device) + self.offset
-        return mine[:, None] == torch.arange(m, device=self.anchors.device)
+        every = torch.arange(m, device=self.anchors.device)
+        return every[self.offset : self.offset + n, None] == every
 
     def others(self, only: Tensor | None = None) -> Tensor:
         """(n, m) True at the batch's other samples that count, restricted to ``only`` (n, m + q)."""
+        for given, others in self._others:  # of other views
+            if given is only:
+                return others
+        others = self._all_others() if only is None else self.others()
+        others = others if only is None else others & only[:, : others.shape[1]]
+        self._others.append((only, others))
+        return others
+
+    def _all_others(self) -> Tensor:
         others, missing = ~self.own(), self.samples.missing
         if missing is not None:
             others = others & ~missing & ~missing[self.rows, None]
         if self.batch_candidates is not None:
             others = others & self.batch_candidates
-        for mask in (self._given(), only):
-            others = others if mask is None else others & mask[:, : others.shape[1]]
-        return others
+        given = self._given()
+        return others if given is None else others & given[:, : others.shape[1]]
 
     def in_queue(self, only: Tensor | None = None) -> Tensor:
         """(n, q) or (1, q) True at the queue's entries that count, restricted to ``only`` (n, m + q).
@@ -287,8 +324,8 @@ class Pairs:
         (sims, keep), *more = self.negatives(i, j, within_view, where)
         if self.draws is not None:
             return [(self.own_sim(i, j)[:, None], None), (sims, keep), *more]
-        masks = (self.samples.missing, self.batch_candidates, self.positive, self.negative, where)
-        return [(sims, None if all(m is None for m in masks) else keep | self.own()), *more]
+        every = where is None and self.without_masks
+        return [(sims, None if every else keep | self.own()), *more]
 
     def _drawn(
         self, draws: Tensor, i: int, views: list[int], only: Tensor | None

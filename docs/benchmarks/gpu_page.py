@@ -81,7 +81,8 @@ PARTS = {
         " channels last and without optimizer; its peak memory; and its time as a multiple of that"
         " of lightly's `NTXentLoss` on the same embeddings (over a queue, of its cross-entropy). The"
         " networks' time is measured once and taken as proportional to b. Over a queue they are those of"
-        " MoCo v2, else of SimCLR.",
+        " MoCo v2, else of SimCLR. At small b the time is that of launches, which [are"
+        " counted](operations.md).",
     ),
     "whole": (
         "The whole against lightly's example",
