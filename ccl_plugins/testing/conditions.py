@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, get_args
 from unittest import SkipTest, mock
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import normalize
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 import ccl_registry as engine
 from ccl_plugins.metadata.fitted import Embeddings, one_of_each, variables
@@ -38,8 +41,8 @@ from ccl_plugins.testing.subject import Subject
 
 VIEWS, BATCH_SIZE = 2, 8
 
-MANY = 272
-"""Samples of more than one batch of the loaders that conditions read images by, which have up to 256."""
+MANY = 136
+"""Samples of more than one batch of most loaders by which conditions read images."""
 
 
 def observe(subject: Subject, condition: Any) -> Any:
@@ -184,12 +187,22 @@ def check_values_have_its_value_type(subject: Subject) -> None:
         levels = values.ndim > 1 or not trait(variable, "hierarchy")
         require(levels, f"hierarchy is True, and the values are {tuple(values.shape)}")
     if condition.refresh == "batch":
-        for values in of_batch(condition, embedded(views=3, size=5)).values():
-            _require_batch_shape(values, 3, 5)
+        for values in of_batch(condition, embedded(size=5)).values():
+            _require_batch_shape(values, VIEWS, 5)
+        for values in _of_three_views(condition).values():
+            _require_batch_shape(values, 3, BATCH_SIZE)
         return
     fewer = Split(torch.arange(SAMPLES - 1))
     for values in _of_others(condition, fewer).values():
         require(len(values) == len(fewer), f"{len(fewer)} samples gave {len(values)} rows")
+
+
+def _of_three_views(condition: Any) -> dict[str, Tensor]:
+    """The values for three views; none if it refuses them."""
+    try:
+        return of_batch(condition, embedded(views=3))
+    except Exception:  # whatever torch raises there
+        return {}
 
 
 def _require_batch_shape(values: Tensor, views: int, size: int) -> None:
@@ -222,8 +235,15 @@ def check_is_the_same_in_another_process(subject: Subject) -> None:
 
 def _computed(choice: engine.Choice, supplied: dict[str, Any]) -> dict[str, Tensor]:
     with seeded():
-        values = values_of(choice.build(supplied))
-    return {key: each.detach() for key, each in values.items()}
+        condition = choice.build(supplied)
+        if condition.refresh == "batch":
+            return {key: values.detach() for key, values in values_of(condition).items()}
+        # Three words are in the same order in two processes by chance.
+        split = Split()
+        split.vocabulary = {"word": [f"word{row:02}" for row in range(SAMPLES)]}
+        split.metadata["word"] = split.metadata["height"].argsort()
+        split.texts = {"caption": [f"word{i:02} is shown" for i in split.metadata["word"]]}
+        return _of_others(condition, split) or values_of(condition)
 
 
 def check_the_order_of_files_does_not_matter(subject: Subject) -> None:
@@ -278,10 +298,22 @@ def _same_class(ids: Tensor) -> Tensor:
 def check_does_not_depend_on_batches_of_images(subject: Subject) -> None:
     """Numbers must not depend on which images ``fit`` reads in one batch: call ``eval()`` of a network.
 
-    In training mode it normalizes by the batch.
+    In training mode it normalizes by the batch.  One that ``fit`` trains may do so while gradients are
+    enabled.
     """
     condition = _build_fitted(subject)
-    fit(condition, split=(split := _Watched()))
+    training = set[str]()
+
+    def note(module: nn.Module, _: Any) -> None:
+        if isinstance(module, _BatchNorm) and module.training and not torch.is_grad_enabled():
+            training.add(type(module).__name__)
+
+    hook = register_module_forward_pre_hook(note)
+    try:
+        fit(condition, split=(split := _Watched()))
+    finally:
+        hook.remove()
+    require(not training, f"{', '.join(training)} normalizes by the batch, in training mode")
     if not split.read:
         raise SkipTest("it reads no image")
     order = torch.randperm(MANY, generator=torch.Generator().manual_seed(41))
@@ -383,6 +415,23 @@ def check_values_of_batches_can_be_compared(subject: Subject) -> None:
     for key in comparable:
         rows = whole[key][:, :3] if whole[key].ndim == 3 else whole[key][:3]
         require_equal(part[key], rows, "in a batch of the first 3 samples", rtol=1e-4, atol=1e-5)
+
+
+def check_is_on_the_device_of_the_batch(subject: Subject) -> None:
+    """The values of a batch must be on its device: make constants there, too.
+
+    This runs on the device ``meta``, where a constant made on the CPU is an error.
+    """
+    condition = _build_of_batches(subject)
+    batch = embedded()
+    far: dict[str, Any] = {k: x.to("meta") for k, x in vars(batch).items() if isinstance(x, Tensor)}
+    try:
+        values = of_batch(condition, replace(batch, **far))
+    except Exception as error:  # such as of a value that is read, which meta does not have
+        require("not on the expected device" not in str(error), str(error))
+        raise SkipTest(f"it does not run on the device meta: {error}") from error
+    for each in values.values():
+        require(each.device.type == "meta", f"they are on the device {each.device}")
 
 
 def check_gives_the_column_that_it_names(subject: Subject) -> None:

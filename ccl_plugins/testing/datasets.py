@@ -6,6 +6,7 @@ import hashlib
 import pickle
 from collections.abc import Iterable, Mapping
 from functools import partial
+from statistics import median
 from typing import Any, get_args
 from unittest import SkipTest
 
@@ -15,6 +16,7 @@ from torch import Tensor
 
 import ccl_registry as engine
 from ccl_plugins.files.looks import Looks, look
+from ccl_plugins.metadata.groups import check_apart, sample_groups
 from ccl_plugins.metadata.variable import Variable, check_values
 from ccl_plugins.protocols import ValueType, trait
 from ccl_plugins.testing.assertions import (
@@ -34,8 +36,11 @@ from ccl_plugins.testing.subject import Subject
 
 SPLITS = ("train", "test")
 
-COMPARED, LOOKED_AT = 64, 2048
-"""Rows of a split, evenly spaced, that are compared one by one, and those that are looked for elsewhere."""
+COMPARED = 32
+"""Rows of a split, evenly spaced, whose images are compared one by one."""
+
+LOOKED_AT = {"train": 1024, "test": 256}
+"""Rows of each split, evenly spaced, of which those of one are looked for in the other."""
 
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
@@ -84,19 +89,13 @@ def check_gives_images_and_targets(subject: Subject) -> None:
 
 
 def check_metadata_has_a_row_per_sample(subject: Subject) -> None:
-    """Every metadata column must have one row per sample, and one column must be ``label``.
-
-    A split's ``group``, if it has one, is the name of a column.
-    """
+    """Every metadata column must have one row per sample, and one column must be ``label``."""
     dataset = subject.build()
     for name in SPLITS:
         split = dataset(name)
         rows = {column: len(values) for column, values in split.metadata.items()}
         report = f"the split {name!r} has {len(split)} samples and rows {rows}"
         require("label" in rows and set(rows.values()) == {len(split)}, report)
-        group = getattr(split, "group", None)
-        report = f"the group of {name} is {group!r}, and its columns are {sorted(rows)}"
-        require(group is None or group in rows, report)
 
 
 def check_schema_says_what_metadata_holds(subject: Subject) -> None:
@@ -196,24 +195,30 @@ def _stand_in(values: Tensor, other: Tensor) -> float | None:
 
 
 def check_images_are_alike_in_both_splits(subject: Subject) -> None:
-    """Images of both splits must have a dtype in common and, if they are floats, one scale.
+    """Images of both splits must have a type and a number of channels in common and, if floats, one scale.
 
     A network that learned from numbers in [0, 1] sees nothing in others up to 255.
     """
     dataset, seen = subject.build(), {}
     for name in SPLITS:
         split = dataset(name)
-        pixels = [_pixels(split[row][0]) for row in _rows(split)]
-        seen[name] = (
-            {each.dtype for each in pixels},
-            max(float(each.float().abs().max()) for each in pixels),
-        )
-    (types, most), (others, highest) = seen.values()
-    report = f"they are {types} up to {most:g} in train, and {others} up to {highest:g} in test"
-    floats = all(each.is_floating_point for each in types | others)
-    # 255 or more where one split is scaled; the brightest of 64 images differ by far less.
-    scaled = floats and max(most, highest) > 32 * min(most, highest)
+        images = [split[row][0] for row in _rows(split)]
+        highest = [float(_pixels(image).float().abs().max()) for image in images]
+        seen[name] = {*map(_type_of, images)}, median(highest)
+    (types, most), (others, high) = seen.values()
+    report = (
+        f"they are {', '.join(sorted(types))} up to {most:g} in train,"
+        f" and {', '.join(sorted(others))} up to {high:g} in test"
+    )
+    floats = all("float" in each for each in types | others)
+    # 255 or more where one split is scaled.
+    scaled = floats and 0 < 32 * min(most, high) < max(most, high)
     require(bool(types & others) and not scaled, report)
+
+
+def _type_of(image: Any) -> str:
+    seen = look(image)
+    return seen.kind if seen else str(_pixels(image).dtype)
 
 
 def check_splits_are_always_the_same(subject: Subject) -> None:
@@ -289,8 +294,8 @@ def check_an_item_is_always_the_same(subject: Subject) -> None:
     for name in SPLITS:
         split = dataset(name)
         rows = _rows(split)
-        for row in rows:
-            require_same_draws(partial(_image, split, row, name))
+        for row in rows:  # each under seeds of its own, since one may do nothing
+            require_same_draws(partial(_image, split, row, name), seeds=(2 * row, 2 * row + 1))
         first = split[rows[0]][0]
         seen = _pixels(first).clone()
         split[rows[-1]]
@@ -332,7 +337,7 @@ def check_no_test_image_is_in_training(subject: Subject) -> None:
     ``ccl inspect`` names them.  Images of one color count for neither.
     """
     dataset = subject.build()
-    train, test = (_looks(dataset(name)) for name in SPLITS)
+    train, test = (_looks(dataset(name), LOOKED_AT[name]) for name in SPLITS)
     if not (len(train) and len(test)):
         raise SkipTest("it has no images of several colors")
     within = [*train.repeated()]
@@ -349,14 +354,28 @@ def check_no_test_image_is_in_training(subject: Subject) -> None:
     require(len(again) <= most, report)
 
 
-def _looks(split: Any) -> Looks:
+def _looks(split: Any, most: int) -> Looks:
     """What is seen of the images of a split that have several colors."""
     looks = Looks()
-    for row in _rows(split, LOOKED_AT):
+    for row in _rows(split, most):
         seen = look(split[row][0])
         if seen and seen.flaw in ("", "saturated"):
             looks.add(row, seen)
     return looks
+
+
+def check_no_group_is_in_both_splits(subject: Subject) -> None:
+    """Samples that ``group`` says belong together must be in one split; it names a column of class ids."""
+    train, test = map(subject.build(), SPLITS)
+    names = [getattr(split, "group", None) for split in (train, test)]
+    if names == [None, None]:
+        raise SkipTest("it has no group")
+    require(names[0] == names[1], f"group is {names[0]!r} in train and {names[1]!r} in test")
+    try:
+        sample_groups(train), sample_groups(test)
+        check_apart(train, test)
+    except ValueError as error:
+        raise AssertionError(str(error)) from error
 
 
 def check_refuses_other_splits(subject: Subject) -> None:

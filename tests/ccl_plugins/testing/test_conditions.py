@@ -163,12 +163,34 @@ class Incomplete(Sound):
         return split.metadata["label"][: len(split) // 4 * 4]
 
 
-class TwoViews(Now):
-    """Reads two views, whatever there are."""
+class FirstViews(Now):
+    """The first two views, whatever there are."""
 
     def __call__(self, embedded):
-        first, second = embedded.projections.detach()
-        return torch.stack([first, second])
+        return super().__call__(embedded)[:2]
+
+
+class OfTwoViews(Now):
+    """For two views alone."""
+
+    def __call__(self, embedded):
+        first, second = super().__call__(embedded)
+        return torch.stack([second, first])
+
+
+class OnTheCpu(Now):
+    """Values less a constant that is made on the CPU."""
+
+    def __call__(self, embedded):
+        return super().__call__(embedded) - torch.ones(6)
+
+
+class Sent(Now):
+    """Values that are computed by numpy."""
+
+    def __call__(self, embedded):
+        values = super().__call__(embedded)
+        return torch.from_numpy(values.cpu().numpy() + 1).to(values.device)
 
 
 class Flat(Sound):
@@ -245,6 +267,23 @@ class Normalizing(Brightness):
     def fit(self, split, embed, previous):
         parts = super().fit(split, embed, previous).split(64)
         return torch.cat([part - part.mean() for part in parts])
+
+
+class InTraining(Sound):
+    """Features of a network that normalizes by the batch."""
+
+    value_type = "continuous"
+    mode = True
+
+    def fit(self, split, embed, previous):
+        images = torch.stack([image.float() / 255 for image, _ in split])
+        return torch.nn.BatchNorm2d(3).train(self.mode)(images).mean((2, 3))
+
+
+class InEval(InTraining):
+    """The same, by the statistics of the network."""
+
+    mode = False
 
 
 class Filled(Sound):
@@ -327,7 +366,10 @@ BROKEN = {
     Centering: {"changes_nothing_that_it_is_given"},
     Remembering: {"is_deterministic", "rows_belong_to_samples", COMPARED},
     Incomplete: {"values_have_its_value_type"},
-    TwoViews: {"values_have_its_value_type"},
+    FirstViews: {"values_have_its_value_type"},
+    OfTwoViews: set(),
+    OnTheCpu: {"is_on_the_device_of_the_batch"},
+    Sent: set(),
     Flat: {"values_have_its_value_type"},
     Hashed: {"is_the_same_in_another_process"},
     Listed: {"the_order_of_files_does_not_matter"},
@@ -336,6 +378,8 @@ BROKEN = {
     Drawing: set(),
     Brightness: set(),
     Normalizing: {"does_not_depend_on_batches_of_images"},
+    InTraining: {"does_not_depend_on_batches_of_images"},
+    InEval: set(),
     Filled: {MISSING},
     Thresholded: {MISSING},
     Refusing: set(),

@@ -310,12 +310,42 @@ class Looking(InSortedFiles):
         return super().schema()
 
 
-class Ungrouped(Sound):
-    """A group that is no column."""
+class Gray(Sound):
+    """Test images of one channel, those of training of three."""
 
     def __call__(self, name):
         found = super().__call__(name)
+        found.images = found.images[:, : 1 if name == "test" else 3]
+        return found
+
+
+class Grouped(Sound):
+    """A group whose samples are in both splits."""
+
+    apart = 0
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        found.metadata["patient"] = torch.arange(24) // 3 + (self.apart if name == "test" else 0)
         found.group = "patient"
+        return found
+
+    def schema(self):
+        return {**super().schema(), "patient": "categorical"}
+
+
+class GroupedApart(Grouped):
+    """Groups of one split each."""
+
+    apart = 8
+
+
+class Ungrouped(Grouped):
+    """A group that is no column of class ids."""
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        found.group = "height"
         return found
 
 
@@ -400,7 +430,10 @@ BROKEN = {
     InFiles: {"the_order_of_files_does_not_matter"},
     InSortedFiles: set(),
     Looking: {"schema_says_what_metadata_holds"},
-    Ungrouped: {"metadata_has_a_row_per_sample"},
+    Gray: {"images_are_alike_in_both_splits"},
+    Grouped: {"no_group_is_in_both_splits"},
+    GroupedApart: set(),
+    Ungrouped: {"no_group_is_in_both_splits"},
     OwnWords: {"columns_are_alike_in_both_splits"},
     Loose: set(),
     Backwards: {"the_test_split_is_another", LEAK},
