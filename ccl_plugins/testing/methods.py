@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
+from unittest import SkipTest
 
 import torch
 from lightly.utils import dist
@@ -20,14 +21,25 @@ from ccl_plugins.testing.assertions import (
     require,
     require_equal,
     require_gradients,
+    require_identical,
     require_independent_rows,
+    require_no_seeding,
     require_same_on_two_ranks,
     require_unchanged,
 )
-from ccl_plugins.testing.inputs import CLASSES, SHAPE, network_inputs, normal, seeded
+from ccl_plugins.testing.inputs import (
+    CLASSES,
+    SHAPE,
+    network_inputs,
+    normal,
+    seeded,
+    supplied_for,
+)
 from ccl_plugins.testing.subject import Subject
 
 N, VIEWS = 8, 2
+DRAWN = (3, 0, 7, 1, 6, 2, 5, 4)
+"""The samples of a batch in the order in which a sampler draws them."""
 
 
 def views_of(method: Any, seed: int = 0, count: int = VIEWS) -> list[Tensor]:
@@ -37,6 +49,24 @@ def views_of(method: Any, seed: int = 0, count: int = VIEWS) -> list[Tensor]:
         return [normal(N, *SHAPE, seed=next(seeds)) for _ in range(count)]
     towers = {name: type(tower) for name, tower in method.towers.items()}
     return [network_inputs(towers.get(name), N, next(seeds)) for name in method.modalities]
+
+
+def of_images(method: Any, views: list[Tensor]) -> list[Tensor]:
+    """Those of some views that are images, as the backbone takes them."""
+    modalities = getattr(method, "modalities", ["image"] * len(views))
+    return [view for view, name in zip(views, modalities, strict=True) if name == "image"]
+
+
+@torch.no_grad()
+def change(parameters: Iterable[Tensor]) -> None:
+    """Add small random numbers to weights, so that copies of networks are no longer like these."""
+    for number, parameter in enumerate(parameters):
+        parameter += normal(*parameter.shape, seed=number, dtype=parameter.dtype) / 4
+
+
+def trained(method: Any, are: bool = True) -> list[Tensor]:
+    """The weights that are trained; or those that are not."""
+    return [p for p in method.parameters() if p.requires_grad == are and p.is_floating_point()]
 
 
 def conditions_of(index: Tensor, epoch: int = 0, *, reader: Any = None) -> dict[str, Tensor]:
@@ -75,14 +105,19 @@ def pairs_of(method: Any, views: list[Tensor], first: int = 0, epoch: int = 0) -
 
 def pairs_of_embedded(method: Any, embedded: Embedded, first: int = 0, epoch: int = 0) -> Pairs:
     """The pairs of embeddings on the sphere, with conditions as in `pairs_of`."""
-    index = torch.arange(first, first + embedded.projections.shape[1])
+    pairs: Pairs = method.pairs(embedded, samples_of(method, embedded, first, epoch))
+    return pairs
+
+
+def samples_of(method: Any, embedded: Embedded, first: int = 0, epoch: int = 0) -> Samples:
+    """What is known of the samples of a batch, whose indices are in no order."""
+    place = torch.arange(first, first + embedded.projections.shape[1])
+    index = place // N * N + torch.tensor(DRAWN)[place % N]
     condition = {
         **conditions_of(index, epoch, reader=method),
         "embedding": embedded.projections.detach(),
     }
-    samples = Samples(condition, index, embedded.features, patches=embedded.patches)
-    pairs: Pairs = method.pairs(embedded, samples)
-    return pairs
+    return Samples(condition, index, embedded.features, patches=embedded.patches)
 
 
 def masks_of(method: Any, views: list[Tensor]) -> Masks | None:
@@ -130,7 +165,7 @@ def train_step(method: Any, number: int, epoch: int = 0, ranks: int = 1) -> tupl
 
 def _copied(queue: Queue) -> Queue:
     rows = {name: z.clone() for name, z in queue.condition.items()}
-    return replace(queue, keys=queue.keys.clone(), condition=rows)
+    return replace(queue, keys=queue.keys.clone(), valid=queue.valid.clone(), condition=rows)
 
 
 def _mean(x: Tensor, ranks: int) -> Tensor:
@@ -151,6 +186,44 @@ def observe(subject: Subject, method: Any) -> Any:
     with torch.no_grad():
         views = views_of(method)
         return method.encode(views[0]), method.project(views[0]), method.embed(views).projections
+
+
+def check_keeps_its_backbone(subject: Subject) -> None:
+    """The attribute ``backbone`` must be the network that is supplied, as it is, and ``encode`` call it.
+
+    After training it encodes by itself, for probes and exports; pretrained weights must survive.
+    """
+    with seeded():
+        backbone = supplied_for(subject.choice)["backbone"]
+    with require_unchanged(backbone.state_dict, "the weights of the network that is supplied"):
+        method = subject.build(backbone=backbone)
+    kept = {id(p) for p in method.backbone.parameters()}
+    lost = [name for name, p in backbone.named_parameters() if id(p) not in kept]
+    report = f"the attribute backbone has not the weights {', '.join(lost)} of the network supplied"
+    require(not lost, report)
+    method.eval()
+    change(method.parameters())
+    with torch.no_grad():
+        x = of_images(method, views_of(method))[0]
+        require_equal(method.encode(x), method.backbone(x), "encode(x), compared with backbone(x)")
+
+
+@torch.no_grad()
+def check_features_are_of_the_backbone(subject: Subject) -> None:
+    """Features that ``embed`` gives must be of ``backbone``, which is trained, and differ between views."""
+    method = subject.build().eval()
+
+    def features_now() -> Tensor:
+        with seeded():
+            found: Tensor = method.embed(views_of(method)).features
+        return found
+
+    features, own = features_now(), {id(p) for p in method.backbone.parameters()}
+    change(p for p in trained(method, False) if id(p) not in own)
+    where = "features, once weights outside of `backbone` that are not trained are others"
+    require_equal(features_now(), features, where)
+    same = [i for i in range(1, len(features)) if torch.allclose(features[i], features[0])]
+    require(not same, f"the features in row 0 are those in row {', '.join(map(str, same))} too")
 
 
 def check_embeds_views(subject: Subject) -> None:
@@ -174,7 +247,7 @@ def check_embeds_views(subject: Subject) -> None:
 
 
 def check_embedding_and_pairing_change_nothing(subject: Subject) -> None:
-    """``embed`` and ``pairs`` must change no weight and no buffer but the statistics of batch norm.
+    """``embed`` and ``pairs`` must change nothing but batch norm's statistics, and give the same again.
 
     They are called for conditions and measurements too; ``enqueue`` and ``after_step`` come once in a step.
     """
@@ -186,9 +259,16 @@ def check_embedding_and_pairing_change_nothing(subject: Subject) -> None:
         kept = [x for x in method.buffers() if id(x) not in own]
         return [x.detach() for x in (*method.parameters(), *kept)]
 
+    def embeddings() -> list[Tensor]:
+        with seeded(), torch.no_grad():
+            embedded = method.embed(views_of(method))
+        return [x for x in (embedded.projections, embedded.keys) if x is not None]
+
     pairs_of(method, views_of(method))  # a queue has its buffers from the first pairs on
+    expected = embeddings()
     with require_unchanged(weights):
         pairs_of(method, views_of(method))
+    require_equal(embeddings(), expected, "the same views, embedded again")
 
 
 def check_projects_as_it_embeds(subject: Subject) -> None:
@@ -205,28 +285,89 @@ def check_projects_as_it_embeds(subject: Subject) -> None:
     parts = [embedded.projections, *([] if embedded.keys is None else [embedded.keys])]
     same = any(torch.allclose(part[0], directions, rtol=1e-4, atol=1e-5) for part in parts)
     require(same, "project(x) has other directions than embed((x, y))")
+    if embed_modality := trait(method, "embed_modality"):
+        for number, (name, view) in enumerate(zip(method.modalities, views, strict=True)):
+            with torch.no_grad():
+                directions = normalize(embed_modality(name, view), dim=1)
+            where = f"embed_modality({name!r}, x), compared with row {number} of embed(views)"
+            require_equal(directions, embedded.projections[number], where, rtol=1e-4, atol=1e-5)
 
 
 def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
-    """``after_step`` must move each frozen weight by ``1 - momentum`` of its way to the trained one.
+    """``after_step`` must move each frozen copy of a trained weight by ``1 - momentum`` of its way to it.
+
+    Without the trait ``momentum``, it must move it by at most three quarters: an encoder that moves faster
+    declares its momentum.
+    """
+    method = subject.build().train()
+    declared = trait(method, "momentum")
+    copies = copies_of_trained(method)
+    if declared is None and not copies:
+        raise SkipTest("it has no trait `momentum`, and no frozen copy of weights that are trained")
+    moves = moved(method, 0, 10**6)
+    if declared is None:
+        moves = {name: move for name, move in moves.items() if name in copies}
+        report = f"it declares no momentum, and frozen copies moved by {moves} of their way"
+        require(all(0 < move <= 0.75 for move in moves.values()), report)
+    else:
+        share = 1 - float(declared)
+        # Some frozen weights may have no trained one, as fixed position embeddings.
+        moves = {name: move for name, move in moves.items() if move or name in copies}
+        right = all(0.75 * share <= move <= 1.25 * share for move in moves.values())
+        report = f"with a momentum of {declared} frozen weights moved by {moves} of their way"
+        require(right and bool(moves), report)
+    for step in (5, 9):
+        moves = moved(subject.build().train(), step, 10)
+        left = {name: move for name, move in moves.items() if name in copies and not 0 <= move <= 1}
+        require(not left, f"after_step({step}, 10) moved frozen copies by {left} of their way")
+
+
+def copies_of_trained(method: Any) -> set[str]:
+    """The names of frozen weights that begin as those of a trained one; of equal numbers, none."""
+    drawn = {name: p for name, p in method.named_parameters() if p.numel() > 1 and p.std() > 0}
+    learned = [p for p in drawn.values() if p.requires_grad]
+    frozen = {name: p for name, p in drawn.items() if not p.requires_grad}
+    return {name for name, p in frozen.items() if any(torch.equal(p, q) for q in learned)}
+
+
+@torch.no_grad()
+def moved(method: Any, step: int, total: int) -> dict[str, float]:
+    """By which part of its way each frozen weight moves in a step in which all trained ones grow by 1."""
+    frozen = {
+        name: (p, p.detach().clone())
+        for name, p in method.named_parameters()
+        if not p.requires_grad and p.is_floating_point()
+    }
+    for parameter in trained(method):
+        parameter += 1.0
+    method.after_step(step, total)
+    moves = {name: p - before for name, (p, before) in frozen.items()}
+    return {name: float(move.flatten()[move.abs().argmax()]) for name, move in moves.items()}
+
+
+@torch.no_grad()
+def check_keys_are_of_the_momentum_encoder(subject: Subject) -> None:
+    """Keys, and what ``project_key`` gives, must depend on no weight that is trained.
 
     This is for methods with the trait ``momentum``.
     """
-    method = subject.build().train()
+    method = subject.build().eval()
     if trait(method, "momentum") is None:
-        return
-    frozen = [p for p in method.parameters() if not p.requires_grad and p.is_floating_point()]
-    held = [p.detach().clone() for p in frozen]
-    with torch.no_grad():
-        for parameter in method.parameters():
-            if parameter.requires_grad:
-                parameter += 1.0
-        method.after_step(0, 10**6)
-        moves = [float((p - x).abs().max()) for p, x in zip(frozen, held, strict=True)]
-    # Some frozen weights may have no trained one, as fixed position embeddings.
-    moved, share = [each for each in moves if each], 1 - float(method.momentum)
-    report = f"with a momentum of {method.momentum} frozen weights moved by {moved} of their way"
-    require(bool(moved) and all(0.75 * share <= m <= 1.25 * share for m in moved), report)
+        raise SkipTest("it has no trait `momentum`")
+    project_key = trait(method, "project_key")
+
+    def keys() -> dict[str, Tensor | None]:
+        with seeded():
+            made = {"embed(views).keys": method.embed(views_of(method)).normalized().keys}
+            if project_key is not None:
+                x = of_images(method, views_of(method))[0]
+                made["project_key(x)"] = normalize(project_key(x), dim=1)
+        return made
+
+    before = keys()
+    change(trained(method))
+    for name, after in keys().items():
+        require_equal(after, before[name], f"{name}, once the weights that are trained are others")
 
 
 def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
@@ -246,7 +387,7 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
     Every anchor needs a key of another view.
     """
     method = subject.build().eval()
-    order = torch.tensor([3, 0, 7, 1, 6, 2, 5, 4])
+    order = torch.tensor(DRAWN)
     with torch.no_grad():
         pairs = pairs_of(method, views_of(method))
         moved = pairs_of(method, [view[order] for view in views_of(method)])
@@ -254,8 +395,8 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
     samples = pairs.samples
     if samples.index is None or pairs.keys.shape[1] < N:
         raise AssertionError("keys or indices are missing")
-    require_equal(samples.index[pairs.rows], torch.arange(N), "index")
-    for name, rows in conditions_of(torch.arange(N), reader=method).items():
+    require_equal(samples.index[pairs.rows], order, "index")
+    for name, rows in conditions_of(order, reader=method).items():
         require_equal(samples.condition[name][pairs.rows], rows, f"the condition {name!r}")
     require_equal(moved.anchors, pairs.anchors[:, order], "anchors of images in another order")
     own_keys = pairs.keys[:, pairs.rows]
@@ -312,7 +453,8 @@ def compared_views(method: Any, count: int) -> dict[tuple[int, int], tuple[Sourc
 
     def pairs_of_views(views: list[Tensor]) -> Pairs:
         with seeded():
-            return pairs_of_embedded(method, method.embed(views).normalized())
+            embedded = method.embed([view.clone() for view in views])
+            return pairs_of_embedded(method, embedded.normalized())
 
     views = views_of(method, count=count)
     pairs = pairs_of_views(views)
@@ -337,11 +479,12 @@ def check_calls_leave_the_mode_as_it_was(subject: Subject) -> None:
 
     ``encode`` and ``project`` are called in the middle of training too, for conditions and monitors.
     """
-    for training in (True, False):
+    for training, gradient in itertools.product((True, False), repeat=2):
         method = subject.build().train(training)
         for name, call in _calls(method).items():
             before = {path: module.training for path, module in method.named_modules()}
-            call()
+            with torch.set_grad_enabled(gradient):
+                call()
             changed = [
                 f"{path or 'the method'} is in {'train' if module.training else 'eval'} mode"
                 for path, module in method.named_modules()
@@ -353,9 +496,9 @@ def check_calls_leave_the_mode_as_it_was(subject: Subject) -> None:
             require(not changed, report)
 
 
-def _calls(method: Any) -> dict[str, Callable[[], Any]]:
+def _calls(method: Any, views: list[Tensor] | None = None) -> dict[str, Callable[[], Any]]:
     """The calls that a run makes of a method, in the order of a step, by their text."""
-    views, made = views_of(method), dict[str, Pairs]()
+    views, made = views or views_of(method), dict[str, Pairs]()
     calls: dict[str, Callable[[], Any]] = {
         "encode(x)": lambda: method.encode(views[0]),
         "project(x)": lambda: method.project(views[0]),
@@ -371,6 +514,38 @@ def _calls(method: Any) -> dict[str, Callable[[], Any]]:
         for name, view in zip(method.modalities, views, strict=True):
             calls[f"embed_modality({name!r}, x)"] = functools.partial(embed_modality, name, view)
     return calls
+
+
+def check_calls_leave_what_is_not_theirs(subject: Subject) -> None:
+    """No call must change what it is given, seed a global generator, or switch torch's settings."""
+    torch.set_grad_enabled(True)  # as it was before an earlier call
+    method = subject.build().train()
+    views = views_of(method)
+    kept = [view.clone() for view in views]
+    for name, call in _calls(method, views).items():
+        was = torch.is_grad_enabled(), torch.get_default_dtype()
+        try:
+            require_no_seeding(call)
+            now = torch.is_grad_enabled(), torch.get_default_dtype()
+        finally:
+            torch.set_grad_enabled(was[0])
+            torch.set_default_dtype(was[1])
+        require_identical(views, kept, f"views after {name}")
+        report = f"after {name} torch computes gradients: {now[0]}, by default in {now[1]}"
+        require(now == was, report)
+    masks = masks_of(method, views)
+    embedded = (method.embed(views, masks) if masks else method.embed(views)).normalized()
+    samples = samples_of(method, embedded)
+    given = {**samples.condition, "index": samples.index}
+
+    def tensors() -> dict[str, Any]:
+        return {name: x for name, x in vars(embedded).items() if isinstance(x, Tensor)} | given
+
+    before = {name: x.detach().clone() for name, x in tensors().items()}
+    pairs = method.pairs(embedded, samples)
+    require_identical(tensors(), before, "after pairs(embedded, samples)")
+    method.enqueue(pairs)
+    require_identical(tensors(), before, "after enqueue(pairs)")
 
 
 def check_gradient_reaches_every_weight(subject: Subject) -> None:
@@ -408,6 +583,123 @@ def check_keys_carry_no_gradient(subject: Subject) -> None:
         require(not learned, report)
 
 
+def has_queue(subject: Subject, method: Any) -> bool:
+    """Whether a method with these parameters counts as one with a queue."""
+    parameters = subject.choice.params
+    return bool(trait(method, "read_conditions")) and bool(trait(method, "has_queue")(parameters))
+
+
+@torch.no_grad()
+def check_what_is_enqueued_are_keys(subject: Subject) -> None:
+    """``enqueue(pairs)`` must put keys of the pairs into the queue, each once, for the next pairs.
+
+    A method may read the queue itself, as for the nearest keys: then the keys of later pairs are others.
+    """
+    method = subject.build().eval()
+    if not has_queue(subject, method):
+        raise SkipTest("it has no queue, by its traits `read_conditions` and `has_queue`")
+    change(trained(method))  # so that keys are no queries
+    views = views_of(method)
+    pairs = first = pairs_of(method, views)
+    held = None if pairs.queue is None else _copied(pairs.queue)
+    method.enqueue(pairs)
+    after = pairs_of(method, views)
+    if held is None or after.queue is None:
+        for number in range(1, 20):  # it may wait until its queue is full
+            method.enqueue(pairs_of(method, views_of(method, number), number * N))
+        after = pairs_of(method, views)
+        same = torch.equal(after.keys, first.keys) and torch.equal(after.anchors, first.anchors)
+        require(not same, "the pairs have no queue, and after 20 batches the same keys as before")
+        return
+    for i in range(len(after.anchors)):
+        keys, before = after.queue.of_view(i)[after.queue.valid], held.of_view(i)[held.valid]
+        of_pairs = _alike(keys, pairs.keys.flatten(0, 1))
+        known = of_pairs.any(1) | _alike(keys, before).any(1)
+        other = keys[~known]
+        require(len(other) == 0, f"{len(other)} of {len(keys)} entries are no keys, as {other[:1]}")
+        times = of_pairs.sum(0)
+        require(int(times.max()) > 0, "after enqueue(pairs) no key of the pairs is in the queue")
+        require(
+            int(times.max()) == 1, f"a key of the pairs is {int(times.max())} times in the queue"
+        )
+
+
+def _alike(x: Tensor, y: Tensor) -> Tensor:
+    """(n, m) True where rows are equal but for the rounding of half precision."""
+    return torch.cdist(x.float(), y.to(x).float()) < 0.02
+
+
+def check_takes_the_batches_that_it_checks(subject: Subject) -> None:
+    """A batch of a size that ``check_batch`` lets pass must go through embed, pairs and enqueue."""
+    for copies in (3, 9, 33):
+        method = subject.build().train()
+        try:
+            trait(method, "check_batch")(copies * N)
+        except ValueError:
+            continue
+        try:
+            with torch.no_grad():
+                views = [torch.cat([view] * copies) for view in views_of(method)]
+                method.enqueue(pairs_of(method, views))
+        except Exception as error:
+            report = f"check_batch({copies * N}) let the batch pass, which raised {error}"
+            raise AssertionError(report) from error
+
+
+def check_conditions_that_it_reads_change_its_pairs(subject: Subject) -> None:
+    """Other values of a condition that the method itself declares must change what is compared."""
+    method = subject.build().eval()
+    if not trait(method, "conditions"):
+        raise SkipTest("it reads no condition")
+    with torch.no_grad():
+        embedded = method.embed(views_of(method)).normalized()
+        samples = samples_of(method, embedded)
+        for name in trait(method, "conditions"):
+            values = samples.condition[name]
+            others = [values.roll(1, 0), values.flip(0), values[list(DRAWN)]]
+            if not hasattr(method, "EXAMPLE_CONDITION"):  # else it may take no others
+                # Some are far from each other, some near, for a method that has a bound for these.
+                others += [values[:1].expand_as(values)]
+                others += [values * scale for scale in (1e-3, 1e3) if values.is_floating_point()]
+            made = [
+                method.pairs(embedded, replace(samples, condition={**samples.condition, name: z}))
+                for z in (values, *others)
+            ]
+            same = all(_as_compared(pairs, made[0], name) for pairs in made[1:])
+            require(
+                not same, f"the pairs are the same whatever the values of the condition {name!r}"
+            )
+
+
+def _as_compared(x: Pairs, y: Pairs, name: str) -> bool:
+    """Whether two pairs compare the same, by all that they hold but one condition."""
+
+    def held(pairs: Pairs) -> dict[str, Any]:
+        fields = ("anchors", "keys", "draws", "positive", "negative", "batch_candidates")
+        of_queue = {f"queue.{each}": getattr(pairs.queue, each, None) for each in ("keys", "valid")}
+        others = {k: z for k, z in pairs.samples.condition.items() if k != name}
+        of_samples = {"missing": pairs.samples.missing, **others}
+        return {each: getattr(pairs, each) for each in fields} | of_queue | of_samples
+
+    both = [(x, held(y)[each]) for each, x in held(x).items()]
+    return all(a is b if a is None or b is None else torch.equal(a, b) for a, b in both)
+
+
+def check_masks_the_views_that_it_says(subject: Subject) -> None:
+    """``masked_views`` must be the number of views of ``masking``; masked patches come with scores."""
+    method = subject.build().train()
+    views, masking = views_of(method), trait(method, "masking")
+    number = trait(method, "masked_views")(subject.choice.params)
+    if not number and masking is None:
+        raise SkipTest("it masks no patches")
+    of_masking = 0 if masking is None else masking.views
+    require(
+        number == of_masking, f"masked_views(parameters) is {number}, masking.views {of_masking}"
+    )
+    patches = method.embed(views, masks_of(method, views)).patches
+    require(patches is not None, "embed(views, masks) gave no patches")
+
+
 def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:
     """Each key in a queue must come with its sample's conditions, of every value type and shape.
 
@@ -432,7 +724,8 @@ def _require_conditions(queue: Queue, batches: list[Pairs], epoch: int) -> None:
     require(not lacking, f"the queue has no rows of the conditions {sorted(lacking)}")
     keys = torch.cat([pairs.keys for pairs in batches], 1)
     views = torch.cat([pairs.samples.condition["embedding"] for pairs in batches], 1)
-    rows = {**conditions_of(torch.arange(keys.shape[1]), epoch), "embedding": views}
+    index = torch.tensor([N * number + drawn for number in range(len(batches)) for drawn in DRAWN])
+    rows = {**conditions_of(index, epoch), "embedding": views}
     for place in queue.valid.nonzero().flatten():
         same = (keys - queue.of_view(0)[place]).abs().amax(-1) < 1e-5
         for sample in same.any(0).nonzero().flatten()[:1]:

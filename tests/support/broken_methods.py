@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 
 import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from ccl_plugins.methods import MoCoV2, SimCLR
+from ccl_plugins.methods import IBOT, FeatureQueue, MoCoV2, SimCLR, WithQueue
 from ccl_plugins.pairs import in_batch, with_keys
 from ccl_plugins.protocols import Embedded
 
@@ -353,7 +354,246 @@ class StoppedAndShared(Sound):
         return replace(pairs, keys=pairs.keys.detach())
 
 
+class TrainsACopy(Sound):
+    """Trains a copy of the backbone."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=copy.deepcopy(backbone))
+
+
+class Anew(Sound):
+    """Draws the weights of the backbone anew."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        backbone.layer.reset_parameters()
+
+
+class EncodesByKeys(SoundKeys):
+    """Encodes with the momentum encoder, and trains the backbone."""
+
+    def encode(self, x):
+        return self.key_encoder.backbone(x)
+
+    def embed(self, views):
+        features = self.backbone(views[0])
+        keys = torch.stack([self.key(view) for view in views[1:]])
+        return Embedded(features[None], self.head(features)[None], keys)
+
+
+class FeaturesOfKeys(SoundKeys):
+    """Features of the momentum encoder."""
+
+    def embed(self, views):
+        features = self.key_encoder.backbone(views[0])
+        return replace(super().embed(views), features=features[None])
+
+
+class FeaturesOfOneView(Sound):
+    """Features of the first view in place of the others."""
+
+    def embed(self, views):
+        embedded = super().embed(views)
+        return replace(embedded, features=embedded.features[:1].expand_as(embedded.features))
+
+
+class Adapting(Sound):
+    """Scales projections by a number that it adapts when it embeds, and that no buffer holds."""
+
+    scale = 1.0
+
+    def embed(self, views):
+        embedded = super().embed(views)
+        self.scale += 0.1
+        return replace(embedded, projections=embedded.projections * self.scale)
+
+
+class Copied(SimSiam):
+    """Keys of a frozen copy, without the trait `momentum`, that moves by a part of its way."""
+
+    part = 0.1
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.copy = copy.deepcopy(nn.Sequential(self.backbone, self.head)).requires_grad_(False)
+
+    def embed(self, views):
+        keys = torch.stack([self.copy(view) for view in views])
+        return replace(super().embed(views), keys=keys)
+
+    @torch.no_grad()
+    def after_step(self, step, total):
+        sources = (*self.backbone.parameters(), *self.head.parameters())
+        for p, source in zip(self.copy.parameters(), sources, strict=True):
+            p.lerp_(source, self.part_of(step, total))
+
+    def part_of(self, step, total):
+        return self.part
+
+
+class CopiedOnce(Copied):
+    """It never moves."""
+
+    part = 0.0
+
+
+class Replaced(Copied):
+    """A momentum of 0.9 the wrong way."""
+
+    part = 0.9
+
+
+class BeyondOne(Copied):
+    """A momentum that rises above 1."""
+
+    def part_of(self, step, total):
+        return 0.1 - 0.02 * step
+
+
+class Cosine(Copied):
+    """A momentum that rises to 1."""
+
+    def part_of(self, step, total):
+        return 0.1 * (1 - step / total)
+
+
+class HeadLeftBehind(SoundKeys):
+    """Moves the backbone of the momentum encoder alone."""
+
+    def after_step(self, step, total):
+        head = copy.deepcopy(self.key_encoder.head.state_dict())
+        super().after_step(step, total)
+        self.key_encoder.head.load_state_dict(head)
+
+
+class OneHead(SoundKeys):
+    """Keys by the head that is trained."""
+
+    @torch.no_grad()
+    def project_key(self, x):
+        return self.head(self.key_encoder.backbone(x))
+
+
+class Projecting(SoundKeys):
+    """Keys for conditions by the encoder that is trained."""
+
+    def key(self, x):
+        return self.key_encoder(x)
+
+    @torch.no_grad()
+    def project_key(self, x):
+        return self.project(x)
+
+
+class InPlace(Sound):
+    """Scales its views where they are."""
+
+    def embed(self, views):
+        return super().embed([view.mul_(2) for view in views])
+
+
+class Seeding(SimSiam):
+    """Seeds when it projects."""
+
+    def project(self, x):
+        torch.manual_seed(0)
+        return super().project(x)
+
+
+class QueueOfQueries(SoundKeys):
+    """Enqueues its queries."""
+
+    def enqueue(self, pairs):
+        super().enqueue(replace(pairs, keys=pairs.anchors.detach()))
+
+
+class TwiceEnqueued(SoundKeys):
+    """Enqueues each batch twice."""
+
+    def enqueue(self, pairs):
+        super().enqueue(pairs)
+        super().enqueue(pairs)
+
+
+class NotAdded(SoundKeys):
+    """Fills a queue that no pairs have."""
+
+    def pairs(self, embedded, samples):
+        return replace(super().pairs(embedded, samples), queue=None, batch_candidates=None)
+
+
+class NearestOfQueue(WithQueue, SimSiam):
+    """Keys are the nearest of a queue that it reads itself, once it is full (NNCLR)."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.queue = FeatureQueue(64, 8)
+
+    def pairs(self, embedded, samples):
+        near = self.queue.keys[(embedded.keys @ self.queue.keys.T).argmax(-1)]
+        keys = torch.where(self.queue.full, near, embedded.keys)
+        return super().pairs(replace(embedded, keys=keys), samples)
+
+
+class AnyBatch(SoundKeys):
+    """Lets batches pass that its queue does not hold."""
+
+    def check_batch(self, size):
+        pass
+
+
+class DeclaresMore(Sound):
+    """Declares a condition that it does not read."""
+
+    conditions = {"age": ("continuous",)}  # noqa: RUF012
+
+
+class SameAge(Sound):
+    """Compares with samples of a near age alone."""
+
+    conditions = {"age": ("continuous",)}  # noqa: RUF012
+
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
+        age = pairs.everyone("age")
+        return pairs.excluding((age[pairs.rows, None] - age).abs() > 100)
+
+
+class MasksMore(IBOT):
+    """Masks two views, and says one."""
+
+    EXAMPLE = IBOT.EXAMPLE
+
+    @staticmethod
+    def masked_views(parameters):
+        return IBOT.masked_views(parameters) - 1
+
+
 BROKEN = {
+    TrainsACopy: {"keeps_its_backbone"},
+    Anew: {"keeps_its_backbone"},
+    EncodesByKeys: {"keeps_its_backbone"},
+    FeaturesOfKeys: {"features_are_of_the_backbone"},
+    FeaturesOfOneView: {"features_are_of_the_backbone"},
+    Adapting: {CHANGES},
+    Copied: set(),
+    Cosine: set(),
+    CopiedOnce: {MOVES},
+    Replaced: {MOVES},
+    BeyondOne: {MOVES},
+    HeadLeftBehind: {MOVES},
+    OneHead: {"keys_are_of_the_momentum_encoder"},
+    Projecting: {"keys_are_of_the_momentum_encoder"},
+    InPlace: {"calls_leave_what_is_not_theirs"},
+    Seeding: {"calls_leave_what_is_not_theirs"},
+    QueueOfQueries: {"what_is_enqueued_are_keys", "two_processes_equal_one"},
+    TwiceEnqueued: {"what_is_enqueued_are_keys"},
+    NotAdded: {"what_is_enqueued_are_keys"},
+    NearestOfQueue: set(),
+    AnyBatch: {"takes_the_batches_that_it_checks"},
+    DeclaresMore: {"conditions_that_it_reads_change_its_pairs"},
+    SameAge: set(),
+    MasksMore: {"masks_the_views_that_it_says"},
     FirstTwo: {"every_view_reaches_the_pairs"},
     TwoAndNoMore: set(),
     SameView: {"every_view_reaches_the_pairs", "keys_are_of_other_views"},
@@ -375,6 +615,7 @@ BROKEN = {
     Flat: {"embeds_views"},
     Relative: {
         "evaluation_looks_at_each_image_alone",
+        "keeps_its_backbone",
         "keys_are_of_other_views",
         "projects_as_it_embeds",
         "two_processes_equal_one",

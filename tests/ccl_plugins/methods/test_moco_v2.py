@@ -71,6 +71,12 @@ def test_the_head_is_lightlys(layers, batch_norm):
     assert repr(make(layers=layers, batch_norm=batch_norm).head.layers) == repr(theirs.layers)
 
 
+@pytest.mark.parametrize(("name", "number", "least"), [("layers", 1, 2), ("queue_size", 0, 1)])
+def test_it_needs_a_head_of_two_layers_and_a_queue(name, number, least):
+    with pytest.raises(ValueError, match=f"^{name} must be {least} or more, not {number}$"):
+        make(**{name: number})
+
+
 @pytest.mark.parametrize("world", [1, 2, 3])
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_images_are_shuffled_between_processes_before_keys_are_computed(

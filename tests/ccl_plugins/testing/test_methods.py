@@ -18,7 +18,7 @@ class Reading(Sound):
         age, site = (pairs.everyone(name) for name in ("age", "site"))
         assert {*age.tolist()} == {20.0, 30.0}
         assert site.dtype == torch.long
-        return pairs
+        return pairs.excluding((age[pairs.rows, None] == age) & (site[pairs.rows, None] != site))
 
 
 def test_a_method_gets_the_conditions_that_it_reads():
