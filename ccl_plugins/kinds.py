@@ -10,11 +10,13 @@ from ccl_plugins.hooks import NAME, Hooks
 
 _P = "ccl_plugins.protocols"
 _kind = functools.partial(engine.Kind, check=f"{_P}.traits:wrong_traits")
-_BATCHES = ("size", "batch_size", "seed", "condition")
+_BATCHES = ("size", "batch_size", "seed", "condition", "split")
 
 KINDS = (
     _kind("objective", "A loss on pairs.", f"{_P}.objective:Objective"),
-    _kind("kernel", "A similarity on the conditioning variable.", f"{_P}.kernel:Kernel"),
+    _kind(
+        "kernel", "A similarity on the conditioning variable.", f"{_P}.kernel:Kernel", ("dataset",)
+    ),
     _kind("condition", "A conditioning variable.", f"{_P}.condition:Condition", ("dataset",)),
     _kind("sampler", "The order of samples.", f"{_P}.sampler:Sampler", _BATCHES),
     _kind("transform", "The augmentations.", f"{_P}.transform:Transform"),

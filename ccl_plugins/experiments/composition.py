@@ -156,7 +156,7 @@ class Composition(Components):
         """The objective for the rules, which `build` takes if no seed would make another of it."""
         cache: dict[Any, Any] = {}
         states = generator_states()
-        objective = self.choices["objective"].build(cache=cache)
+        objective = self._build_objective(cache)
         if not drawn_since(states):
             self._objectives.append(cache)
         return objective
@@ -192,17 +192,18 @@ class Composition(Components):
         """
         cache = self._objectives.pop() if self._objectives else {}
         method = self._build_method(cache)
-        objective = self.choices["objective"].build(cache=cache)
+        objective = self._build_objective(cache)
         networks = nested([self.choices[kind] for kind in ("backbone", "method", "objective")])
         if any(each.spec.plugin == engine.LOCAL for each in networks):
             # Trained in place they would begin the next run, and be the networks of the last one.
-            method, objective = copy.deepcopy((method, objective))
+            # A kernel may hold the data set, which is not copied.
+            method, objective = copy.deepcopy((method, objective), {id(self.dataset): self.dataset})
         samplers: dict[Any, Any] = {}
 
         def sampler(**given: Any) -> Any:
             # One that reads a table is made for that table, which it would keep in memory.
-            cache = None if "condition" in given else samplers
-            return self.choices["sampler"].build(given, cache=cache)
+            cache = None if {"condition", "split"} & given.keys() else samplers
+            return self.choices["sampler"].build({**given, "dataset": self.dataset}, cache=cache)
 
         return Parts(
             dataset=self.dataset,
@@ -212,7 +213,12 @@ class Composition(Components):
             conditions=self.built_conditions,
             sampler=sampler,
             sampler_on=self.sampler_on,
+            sampler_reads_split="split" in self.choices["sampler"].supplied,
         )
+
+    def _build_objective(self, cache: dict[Any, Any]) -> Any:
+        # Kernels in it may read the data set.
+        return self.choices["objective"].build({"dataset": self.dataset}, cache=cache)
 
     def _build_method(self, cache: dict[Any, Any]) -> Any:
         backbone = self.choices["backbone"].build(cache=cache)

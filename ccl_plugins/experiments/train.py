@@ -288,7 +288,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
             check_apart(split, test)
         if len(split):
             widths(parts, split, pipeline.settings)  # transform and networks may not take such data
-            check_batches(parts, len(split), pipeline.settings)
+            check_batches(parts, split, pipeline.settings)
         record[DATA] = {
             name: fingerprint(each, pipeline.settings.workers, parts.transform)
             for name, each in (("train", split), ("test", test))

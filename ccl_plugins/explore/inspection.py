@@ -210,7 +210,7 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
             faults.of(
                 fixed_tables, {name: parts.conditions[name] for name in names}, sound, settings
             )
-        faults.of(check_batches, parts, len(sound), settings)
+        faults.of(check_batches, parts, sound, settings)
     for check in others:
         faults.of(check)
     if quick or faults.found or (seen is not None and not seen):  # not one can be read

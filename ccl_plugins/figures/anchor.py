@@ -271,7 +271,8 @@ def _batch(run: Run, index: int | None) -> tuple[Any, Batch, int]:
     tables.load_state_dict(
         {name: {"values": t.values, "extras": t.extras, "epoch": 0} for name, t in fitted}
     )
-    batches = Batches(EpochSampler(run.parts, tables, settings), Consumed(), settings.batch_size)
+    sampler = EpochSampler(run.parts, tables, settings, split)
+    batches = Batches(sampler, Consumed(), settings.batch_size)
     for keys in batches:
         places = [i for i, key in enumerate(keys) if index in (None, key[2])]
         if not places:

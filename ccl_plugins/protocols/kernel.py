@@ -12,7 +12,12 @@ from ccl_plugins.protocols.traits import absent_by_default, traits_of
 
 
 class Kernel(Protocol):
-    """A similarity on the conditioning variable."""
+    """A similarity on the conditioning variable.
+
+    The pipeline supplies ``dataset``, the data set component, by keyword to a constructor that takes it,
+    for such as the words of class ids, ``dataset("train").vocabulary``.  A constructor reads no files: the
+    first call does.
+    """
 
     @property
     def positive_definite(self) -> bool:

@@ -14,8 +14,9 @@ from ccl_plugins.protocols.traits import absent_by_default, traits_of
 class Sampler(Protocol):
     """The order of samples: a pure function of its settings, the seed and the epoch.
 
-    The pipeline supplies ``size``, ``batch_size``, ``seed`` and ``condition`` (a row per sample) by keyword
-    to a constructor that takes them.  A parameter ``on`` names the condition.
+    The pipeline supplies ``size``, ``batch_size``, ``seed``, ``condition`` (a row per sample) and ``split``
+    (the training split, of as many samples, with its ``metadata`` and ``vocabulary``) by keyword to a
+    constructor that takes them.  A parameter ``on`` names the condition.
     """
 
     def __len__(self) -> int:

@@ -2,6 +2,7 @@
 
 from ccl_plugins.samplers.conditional_pair import ConditionalPair as ConditionalPair
 from ccl_plugins.samplers.imbalanced import Imbalanced as Imbalanced
+from ccl_plugins.samplers.m_per_class import MPerClass as MPerClass
 from ccl_plugins.samplers.same_condition import SameCondition as SameCondition
 from ccl_plugins.samplers.uniform import Uniform as Uniform
 from ccl_plugins.samplers.weighted import Weighted as Weighted

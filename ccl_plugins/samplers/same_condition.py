@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of
-from ccl_plugins.samplers.uniform import OfClasses
-
-Small = Literal["error", "repeat", "leave_out"]
-"""What to do with values that have fewer samples than a batch."""
+from ccl_plugins.samplers.uniform import OfClasses, Small, of_enough
 
 
 class SameCondition(OfClasses):
@@ -56,10 +51,17 @@ class SameCondition(OfClasses):
         seed: int,
         condition: Tensor,
     ) -> None:
-        self.small = one_of("small", small, get_args(Small))
         sizes = {"size": size, "batch_size": batch_size, "seed": seed}
         super().__init__("same_condition", condition, drop_last=True, **sizes)
-        self._count = self._sampled(self.groups.count.numpy())
+        self.small = small
+        self._count = of_enough(
+            self.groups.count.numpy(),
+            batch_size,
+            small,
+            "same_condition",
+            "the condition",
+            "batch_size",
+        )
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of sample indices, (batch_size,), from batch ``start`` on."""
@@ -75,25 +77,6 @@ class SameCondition(OfClasses):
             if key not in passes:
                 passes[key] = self._in_random_order(epoch, *key)
             yield self._cut(passes[key], number % per_pass)
-
-    def _sampled(self, count: np.ndarray) -> np.ndarray:
-        """(G,) samples of each value; 0 for values that are left out."""
-        few = count < self.batch_size
-        if self.small == "repeat" or not few.any():
-            return count
-        small = (
-            f"{few.sum()} of {len(count)} values of the condition, {count[few].sum()} of {self.size}"
-            f" samples, have fewer samples than a batch of {self.batch_size}"
-        )
-        if self.small == "error":
-            raise ValueError(
-                f"{small} (the smallest {count.min()}): take a batch_size of at most {count.min()}, fewer"
-                " values, small='repeat' or small='leave_out'"
-            )
-        if few.all():
-            raise ValueError(f"{small}: with small='leave_out' none is left; take smaller batches")
-        warnings.warn(f"{small} and are left out of training by same_condition", stacklevel=3)
-        return np.where(few, 0, count)
 
     def _share(self, epoch: int) -> np.ndarray:
         """(G,) batches of each value in an epoch: its share, rounded at random.

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import one_of
 from ccl_plugins.drawing.by_class import Groups
 from ccl_plugins.protocols import ValueType
+
+Small = Literal["error", "repeat", "leave_out"]
+"""What to do with values that have fewer samples than a batch takes of one."""
 
 
 class Uniform:
@@ -97,6 +103,40 @@ class OfClasses(Uniform):
     def value_types(parameters: Mapping[str, Any]) -> tuple[ValueType, ...]:
         """The value types that the condition may have."""
         return ("categorical",)
+
+
+def of_enough(
+    count: np.ndarray, least: int, small: Small, sampler: str, of: str, parameter: str
+) -> np.ndarray:
+    """(G,) the samples of each value, 0 for values that are left out as they have too few.
+
+    Args:
+        count: (G,) the samples of each value.
+        least: How many a value should have.
+        small: What to do with others.
+        sampler: The sampler's name, for messages.
+        of: What has the values.
+        parameter: The sampler's, which is ``least``.
+
+    Raises:
+        ValueError: For values with too few under ``"error"``, and if none has enough under ``"leave_out"``.
+    """
+    few = count < least
+    if one_of("small", small, get_args(Small)) == "repeat" or not few.any():
+        return count
+    too_small = (
+        f"{few.sum()} of {len(count)} values of {of}, {count[few].sum()} of {count.sum()} samples, have"
+        f" fewer samples than {parameter} = {least}"
+    )
+    if small == "error":
+        raise ValueError(
+            f"{too_small} (the smallest {count.min()}): take {parameter} = {count.min()} at most, fewer"
+            " values, small='repeat' or small='leave_out'"
+        )
+    if few.all():
+        raise ValueError(f"{too_small}: with small='leave_out' none is left; take a smaller one")
+    warnings.warn(f"{too_small} and are left out of training by {sampler}", stacklevel=3)
+    return np.where(few, 0, count)
 
 
 def require_rows(condition: Tensor, size: int) -> None:

@@ -222,5 +222,6 @@ def supplied_for(choice: engine.Choice, condition_rows: Any = None) -> dict[str,
         if condition_rows is not None:
             condition = example_rows(condition_rows, size)
         condition = condition.float() if condition.dtype == torch.bool else condition
-        return {"size": size, "batch_size": batch_size, "seed": 0, "condition": condition}
+        supplied = {"size": size, "batch_size": batch_size, "seed": 0, "condition": condition}
+        return {**supplied, "split": Split(size=size), "dataset": ExampleDataset()}
     return {"dataset": ExampleDataset()}

@@ -182,6 +182,6 @@ def fixed_tables(conditions: Mapping[str, Any], split: Any, settings: FitSetting
 def _batches(parts: Parts, split: Any, settings: FitSettings) -> None:
     made = fixed_tables(parts.conditions, split, settings)
     if all(c.refresh == "batch" or name in made for name, c in parts.conditions.items()):
-        sampler = EpochSampler(parts, made, settings)
+        sampler = EpochSampler(parts, made, settings, split)
         batches = Batches(sampler, Consumed(), settings.batch_size, 0, settings.processes)
         settings.check_accumulate(len(batches))

@@ -119,7 +119,7 @@ class TrainingModule(LightningModule):
         if self._loader is None:
             settings, device = self.settings, self.trainer.strategy.root_device.type
             batches = Batches(
-                EpochSampler(self.parts, self.tables, settings),
+                EpochSampler(self.parts, self.tables, settings, self.split),
                 self.consumed,
                 settings.batch_size,
                 self.trainer.global_rank,

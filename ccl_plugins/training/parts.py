@@ -21,10 +21,12 @@ class Parts:
         method: A `ccl_plugins.protocols.Method` and ``nn.Module``; holds the backbone and the heads.
         objective: A `ccl_plugins.protocols.Objective` and ``nn.Module``.
         sampler: Makes the sampler; called with the keyword arguments ``size``, ``batch_size``, ``seed``
-            and, with ``sampler_on``, ``condition`` (values, one row per sample).
+            and, with ``sampler_on``, ``condition`` (values, one row per sample), with
+            ``sampler_reads_split``, ``split``.
         conditions: The conditions by their names in ``pairs.samples.condition``; a single one is called
             ``"condition"``.
         sampler_on: The name of the condition that the sampler reads; None: it reads none.
+        sampler_reads_split: Whether the sampler gets the split that is trained on.
     """
 
     dataset: Dataset
@@ -34,6 +36,7 @@ class Parts:
     sampler: Callable[..., Sampler]
     conditions: Mapping[str, Condition] = field(default_factory=dict)
     sampler_on: str | None = None
+    sampler_reads_split: bool = False
 
     @property
     def networks(self) -> dict[str, Any]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ccl_plugins.metadata.columns import columns_and_words
 from ccl_plugins.protocols import Sampler, Table
 from ccl_plugins.training.first_use import check_indices
 from ccl_plugins.training.parts import Parts
@@ -147,15 +149,16 @@ def check_processes(settings: FitSettings) -> None:
         )
 
 
-def check_batches(parts: Parts, size: int, settings: FitSettings) -> None:
+def check_batches(parts: Parts, split: Any, settings: FitSettings) -> None:
     """Check the batches of an epoch before anything is computed, if the sampler reads no condition.
 
     Raises:
         ValueError: For a batch size that the sampler cannot take; see `FitSettings.check_accumulate`.
     """
     if parts.sampler_on is None:
-        sampler = parts.sampler(size=size, batch_size=settings.batch_size, seed=settings.seed)
-        settings.check_accumulate(len(sampler))
+        read = {"split": split} if parts.sampler_reads_split else {}
+        sizes = {"size": len(split), "batch_size": settings.batch_size, "seed": settings.seed}
+        settings.check_accumulate(len(parts.sampler(**sizes, **read)))
 
 
 def _in_slurm() -> bool:
@@ -174,12 +177,19 @@ class EpochSampler:
     """Makes the sampler, and makes it again when the table that it reads was refreshed.
 
     A sampler of millions of class ids takes a second to build, so it is kept while it is valid.
+
+    Args:
+        parts: Its ``sampler`` is called.
+        tables: Those of the conditions.
+        settings: Batch size and seed.
+        split: The training split.
     """
 
-    def __init__(self, parts: Parts, tables: Tables, settings: FitSettings) -> None:
+    def __init__(self, parts: Parts, tables: Tables, settings: FitSettings, split: Any) -> None:
         self.parts = parts
         self.tables = tables
         self.settings = settings
+        self.split = split
         self._table: Table | None = None
         self._made: Sampler | None = None
 
@@ -193,14 +203,32 @@ class EpochSampler:
         table = None if name is None else self.tables[name]
         if self._made is None or table is not self._table:
             kept = (~self.tables.left_out()).nonzero().flatten()
-            read = {} if name is None else {"condition": self.tables.trained_on(name).values}
+            read: dict[str, Any] = (
+                {} if name is None else {"condition": self.tables.trained_on(name).values}
+            )
             size, settings = len(kept), self.settings
+            if self.parts.sampler_reads_split:
+                every = size == self.tables.size
+                read["split"] = self.split if every else _Part(self.split, kept)
             made = self.parts.sampler(
                 size=size, batch_size=settings.batch_size, seed=settings.seed, **read
             )
             self._made = _Kept(made, None if size == self.tables.size else kept, size)
             self._table = table
         return self._made
+
+
+class _Part:
+    """The samples of a split that are trained on, as a sampler reads them: without their images."""
+
+    def __init__(self, split: Any, rows: Tensor) -> None:
+        columns, words = columns_and_words(split.metadata)
+        self.metadata = {name: column[rows] for name, column in columns.items()}
+        self.vocabulary = {**words, **getattr(split, "vocabulary", {})}
+        self._size = len(rows)
+
+    def __len__(self) -> int:
+        return self._size
 
 
 class _Kept:

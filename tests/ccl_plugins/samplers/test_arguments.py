@@ -90,14 +90,16 @@ SMALL = torch.tensor([0] * 9 + [1] * 2 + [2])
 
 
 def test_small_values_are_counted_in_full():
-    found = "2 of 3 values of the condition, 3 of 12 samples, have fewer samples than a batch of 4"
+    found = (
+        "2 of 3 values of the condition, 3 of 12 samples, have fewer samples than batch_size = 4"
+    )
     assert message(SameCondition, condition=SMALL) == (
-        f"{found} (the smallest 1): take a batch_size of at most 1, fewer values, small='repeat' or"
+        f"{found} (the smallest 1): take batch_size = 1 at most, fewer values, small='repeat' or"
         " small='leave_out'"
     )
     assert message(SameCondition, condition=torch.arange(12), small="leave_out") == (
-        "12 of 12 values of the condition, 12 of 12 samples, have fewer samples than a batch of 4:"
-        " with small='leave_out' none is left; take smaller batches"
+        "12 of 12 values of the condition, 12 of 12 samples, have fewer samples than batch_size = 4:"
+        " with small='leave_out' none is left; take a smaller one"
     )
     with pytest.warns(UserWarning, match="have fewer") as warned:
         SameCondition("leave_out", condition=SMALL, size=12, batch_size=4, seed=0)

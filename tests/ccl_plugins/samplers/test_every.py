@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,17 +13,20 @@ from support.sampled import ERROR_RATE
 
 import ccl_plugins as ccl
 from ccl_plugins.kernels import RBF
-from ccl_plugins.samplers import ConditionalPair, Imbalanced, SameCondition, Uniform
+from ccl_plugins.samplers import ConditionalPair, Imbalanced, MPerClass, SameCondition, Uniform
 from ccl_plugins.samplers.imbalanced import kept_counts
 from ccl_plugins.training.sampling import Batches, Consumed
 
 CLASSES = torch.arange(96) % 8 // 3  # 36, 36 and 24 samples
 COLORS = torch.rand(96, 3, generator=torch.Generator().manual_seed(0))
 
+SPLIT = SimpleNamespace(metadata={"label": CLASSES})
+
 MAKE = {
     "uniform": lambda **given: Uniform(**given),
     "same_condition": lambda **given: SameCondition(condition=CLASSES, **given),
     "imbalanced": lambda **given: Imbalanced(condition=CLASSES, **given),
+    "m_per_class": lambda **given: MPerClass(split=SPLIT, **given),
     "conditional_pair": lambda **given: ConditionalPair(condition=CLASSES, **given),
     "by_kernel": lambda **given: ConditionalPair(kernel=RBF(0.1), condition=COLORS, **given),
     "nearest": lambda **given: ConditionalPair(nearest=5, condition=COLORS, **given),

@@ -60,7 +60,7 @@ def test_drop_leaves_the_samples_out_of_every_batch():
 
     tables = fitted(z=Given(IDS, "drop"))
     parts = make_parts(sampler=sampler, sampler_on="z")
-    made = EpochSampler(parts, tables, FitSettings(batch_size=2))()
+    made = EpochSampler(parts, tables, FitSettings(batch_size=2), None)()
     assert seen["size"] == 4
     torch.testing.assert_close(seen["condition"], torch.tensor([0, 2, 0, 1]))
     assert sorted(torch.cat(list(made.batches(0))).tolist()) == [0, 2, 3, 5]

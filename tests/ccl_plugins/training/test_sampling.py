@@ -61,7 +61,7 @@ def test_it_is_made_again_only_for_another_table() -> None:
         sampler_on="fixed",
     )
     tables = Tables(parts.conditions, 16)
-    make = EpochSampler(parts, tables, FitSettings(batch_size=4))
+    make = EpochSampler(parts, tables, FitSettings(batch_size=4), None)
     tables.refresh(0, range(16), lambda: torch.zeros(16, 2))
     first = make()
     tables.refresh(1, range(16), lambda: torch.zeros(16, 2))
@@ -74,7 +74,7 @@ def test_the_condition_must_have_a_table() -> None:
     parts = make_parts(conditions={"a": Fixed()}, sampler=SameCondition, sampler_on="b")
     tables = Tables(parts.conditions, 16)
     with pytest.raises(KeyError, match="no condition 'b'; there are 'a'"):
-        EpochSampler(parts, tables, FitSettings(batch_size=4))()
+        EpochSampler(parts, tables, FitSettings(batch_size=4), None)()
 
 
 def test_epochs_of_different_lengths_are_refused(tmp_path: Path) -> None:
