@@ -98,9 +98,14 @@ def pairs_of(method: Any, views: list[Tensor], first: int = 0, epoch: int = 0) -
 
     The last condition differs per view, as one that is computed in every step.
     """
+    return pairs_of_embedded(method, embed(method, views).normalized(), first, epoch)
+
+
+def embed(method: Any, views: list[Tensor]) -> Embedded:
+    """The embeddings of views, with masks if the method masks patches."""
     masks = masks_of(method, views)
-    embedded = method.embed(views, masks) if masks else method.embed(views)
-    return pairs_of_embedded(method, embedded.normalized(), first, epoch)
+    embedded: Embedded = method.embed(views, masks) if masks else method.embed(views)
+    return embedded
 
 
 def pairs_of_embedded(method: Any, embedded: Embedded, first: int = 0, epoch: int = 0) -> Pairs:
@@ -285,12 +290,28 @@ def check_projects_as_it_embeds(subject: Subject) -> None:
     parts = [embedded.projections, *([] if embedded.keys is None else [embedded.keys])]
     same = any(torch.allclose(part[0], directions, rtol=1e-4, atol=1e-5) for part in parts)
     require(same, "project(x) has other directions than embed((x, y))")
+    copies = copies_of_trained(method)
+    sources = [trained(method), [p for name, p in method.named_parameters() if name in copies]]
+    moved = [_changes(lambda: method.project(views[0]), some) for some in sources]
+    report = "project(x) mixes weights that are trained with frozen copies of trained ones"
+    require(moved != [True, True], report)
     if embed_modality := trait(method, "embed_modality"):
         for number, (name, view) in enumerate(zip(method.modalities, views, strict=True)):
             with torch.no_grad():
                 directions = normalize(embed_modality(name, view), dim=1)
             where = f"embed_modality({name!r}, x), compared with row {number} of embed(views)"
             require_equal(directions, embedded.projections[number], where, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def _changes(compute: Callable[[], Tensor], weights: list[Tensor]) -> bool:
+    """Whether a result depends on weights, which are restored."""
+    before, held = compute(), [p.clone() for p in weights]
+    change(weights)
+    after = compute()
+    for parameter, value in zip(weights, held, strict=True):
+        parameter.copy_(value)
+    return not torch.allclose(after, before, rtol=1e-4, atol=1e-5)
 
 
 def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
@@ -311,6 +332,7 @@ def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
         require(all(0 < move <= 0.75 for move in moves.values()), report)
     else:
         share = 1 - float(declared)
+        require(0 < share <= 1, f"its momentum is {declared}, and must be from 0 to below 1")
         # Some frozen weights may have no trained one, as fixed position embeddings.
         moves = {name: move for name, move in moves.items() if move or name in copies}
         right = all(0.75 * share <= move <= 1.25 * share for move in moves.values())
@@ -387,7 +409,7 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
     Every anchor needs a key of another view.
     """
     method = subject.build().eval()
-    order = torch.tensor(DRAWN)
+    drawn, order = torch.tensor(DRAWN), torch.tensor([1, 0, 2, 4, 3, 7, 5, 6])
     with torch.no_grad():
         pairs = pairs_of(method, views_of(method))
         moved = pairs_of(method, [view[order] for view in views_of(method)])
@@ -395,14 +417,46 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
     samples = pairs.samples
     if samples.index is None or pairs.keys.shape[1] < N:
         raise AssertionError("keys or indices are missing")
-    require_equal(samples.index[pairs.rows], order, "index")
-    for name, rows in conditions_of(order, reader=method).items():
+    require_equal(samples.index[pairs.rows], drawn, "index")
+    for name, rows in conditions_of(drawn, reader=method).items():
         require_equal(samples.condition[name][pairs.rows], rows, f"the condition {name!r}")
     require_equal(moved.anchors, pairs.anchors[:, order], "anchors of images in another order")
     own_keys = pairs.keys[:, pairs.rows]
     require_equal(moved.keys[:, moved.rows], own_keys[:, order], "keys of images in another order")
     report = f"the anchor views are {pairs.anchor_views}, the key views {pairs.key_views}"
     require(any(pairs.cross()), report)
+
+
+def check_pairs_carry_what_is_known_of_samples(subject: Subject) -> None:
+    """Pairs must carry all that is known of samples: features, extras, partners, and what may be missing.
+
+    Build new ones by ``dataclasses.replace(samples, ...)``, or hand them on as they are.
+    """
+    method = subject.build().eval()
+    with torch.no_grad():
+        embedded = embed(method, views_of(method)).normalized()
+        samples = samples_of(method, embedded)
+        partner = 100 + torch.arange(N)
+        given = replace(
+            samples,
+            extras={"centroids": normal(3, 5)},
+            partner=partner,
+            partner_condition=conditions_of(partner, reader=method),
+            ignored=("height",),
+        )
+        held = method.pairs(embedded, given)
+    found = {name: getattr(held.samples, name) for name in ("features", "extras", "ignored")}
+    for name, value in found.items():
+        require(value is not None, f"pairs(...).samples.{name} is None")
+        if name == "ignored":
+            require("height" in value, f"pairs(...).samples.ignored is {value}, without 'height'")
+        else:
+            require_equal(value, getattr(given, name), f"pairs(...).samples.{name}")
+    require(held.samples.partner is not None, "pairs(...).samples.partner is None")
+    require_equal(held.samples.partner[held.rows], partner, "pairs(...).samples.partner")
+    rows = {name: z[held.rows] for name, z in held.samples.partner_condition.items()}
+    require_equal(rows, given.partner_condition, "pairs(...).samples.partner_condition")
+    require((held.samples.patches is None) == (given.patches is None), "patches are lost")
 
 
 def check_every_view_reaches_the_pairs(subject: Subject) -> None:
@@ -431,13 +485,22 @@ def check_keys_are_of_other_views(subject: Subject) -> None:
 
     ``anchor_views`` and ``key_views`` say which views are compared; what they name must be true.
     """
-    compared = compared_views(subject.build().eval(), VIEWS)
-    own = {
-        (i, j): f"key {j} and anchor {i} are both made of view {', '.join(map(str, sorted(key)))}"
-        for (i, j), (anchor, key) in compared.items()
-        if key and key <= anchor
-    }
-    require(not own, f"in cross(), {'; '.join(own.values())}")
+    for count in (VIEWS, VIEWS + 1):
+        try:
+            compared = compared_views(subject.build().eval(), count)
+        except ValueError:
+            if count == VIEWS:
+                raise
+            continue
+        own = {
+            (
+                i,
+                j,
+            ): f"key {j} and anchor {i} are both made of view {', '.join(map(str, sorted(key)))}"
+            for (i, j), (anchor, key) in compared.items()
+            if key and key <= anchor
+        }
+        require(not own, f"with {count} views, in cross(), {'; '.join(own.values())}")
 
 
 Sources: TypeAlias = set[int]
@@ -533,8 +596,7 @@ def check_calls_leave_what_is_not_theirs(subject: Subject) -> None:
         require_identical(views, kept, f"views after {name}")
         report = f"after {name} torch computes gradients: {now[0]}, by default in {now[1]}"
         require(now == was, report)
-    masks = masks_of(method, views)
-    embedded = (method.embed(views, masks) if masks else method.embed(views)).normalized()
+    embedded = embed(method, views).normalized()
     samples = samples_of(method, embedded)
     given = {**samples.condition, "index": samples.index}
 
@@ -549,7 +611,10 @@ def check_calls_leave_what_is_not_theirs(subject: Subject) -> None:
 
 
 def check_gradient_reaches_every_weight(subject: Subject) -> None:
-    """Every weight of backbone and heads must have a gradient, or be frozen as in a momentum encoder."""
+    """Every weight of backbone and heads must have a gradient, or be frozen as in a momentum encoder.
+
+    The anchors of every view must carry it, unless modalities have networks of their own.
+    """
     method = subject.build().train()
     pairs = pairs_of(method, views_of(method))
     loss_of(pairs).backward()
@@ -557,6 +622,14 @@ def check_gradient_reaches_every_weight(subject: Subject) -> None:
     gradients = [p.grad for p in method.backbone.parameters() if p.grad is not None]
     reached = any(g.abs().sum() > 0 for g in gradients)
     require(reached, "the gradient of all weights of the attribute `backbone` is 0")
+    if trait(method, "embed_modality"):
+        return
+    anchors, weights = pairs_of(method, views_of(method)).anchors, trained(method.backbone)
+    for i, view in enumerate(anchors):
+        value = (view * normal(*view.shape)).sum()
+        found = torch.autograd.grad(value, weights, retain_graph=True, allow_unused=True)
+        report = f"no gradient of anchor view {i} reaches the attribute `backbone`"
+        require(any(g is not None and bool(g.any()) for g in found), report)
 
 
 def check_keys_carry_no_gradient(subject: Subject) -> None:
@@ -600,16 +673,19 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
         raise SkipTest("it has no queue, by its traits `read_conditions` and `has_queue`")
     change(trained(method))  # so that keys are no queries
     views = views_of(method)
-    pairs = first = pairs_of(method, views)
+    first = pairs_of(method, views)
+    if first.queue is not None:
+        empty = first.queue.valid & ~first.queue.of_view(0).any(1)
+        require(not empty.any(), f"{int(empty.sum())} entries that are valid from the start are 0")
+    for number in range(1, 9):  # until a queue of an example is full
+        method.enqueue(pairs_of(method, views_of(method, number), number * N))
+    pairs = pairs_of(method, views)
     held = None if pairs.queue is None else _copied(pairs.queue)
     method.enqueue(pairs)
     after = pairs_of(method, views)
     if held is None or after.queue is None:
-        for number in range(1, 20):  # it may wait until its queue is full
-            method.enqueue(pairs_of(method, views_of(method, number), number * N))
-        after = pairs_of(method, views)
         same = torch.equal(after.keys, first.keys) and torch.equal(after.anchors, first.anchors)
-        require(not same, "the pairs have no queue, and after 20 batches the same keys as before")
+        require(not same, "the pairs have no queue, and after 9 batches the same keys as before")
         return
     for i in range(len(after.anchors)):
         keys, before = after.queue.of_view(i)[after.queue.valid], held.of_view(i)[held.valid]
@@ -729,6 +805,9 @@ def _require_conditions(queue: Queue, batches: list[Pairs], epoch: int) -> None:
     for place in queue.valid.nonzero().flatten():
         same = (keys - queue.of_view(0)[place]).abs().amax(-1) < 1e-5
         for sample in same.any(0).nonzero().flatten()[:1]:
+            if queue.index is not None:
+                place_has, has = int(queue.index[place]), int(index[sample])
+                require(place_has == has, f"a key of the index {has} has the index {place_has}")
             for name, expected in rows.items():
                 held = queue.condition[name][place]
                 wanted = expected[:, sample] if expected.ndim == 3 else expected[sample][None]
@@ -787,11 +866,26 @@ def check_goes_through_an_epoch(subject: Subject) -> None:
     require(all(bool(x.isfinite().all()) for x in numbers), "some weights are not finite")
 
 
+def check_embeds_in_half_precision(subject: Subject) -> None:
+    """Under autocast to bfloat16 a step must work as well, and pairs be in float32."""
+    method = subject.build().train()
+    with torch.autocast("cpu", torch.bfloat16):
+        embedded = embed(method, views_of(method))
+    pairs = pairs_of_embedded(method, embedded.normalized())
+    types = {"anchors": pairs.anchors.dtype, "keys": pairs.keys.dtype}
+    narrow = {name: dtype for name, dtype in types.items() if dtype.itemsize < 4}
+    require(not narrow, f"pairs(...) has {narrow}: a small temperature needs float32")
+    loss_of(pairs).backward()
+    method.enqueue(pairs)
+    method.after_step(0, 10)
+
+
 def check_two_processes_equal_one(subject: Subject) -> None:
     """Two processes with half of each batch must train as one process does, in losses and weights.
 
-    Gather keys, conditions and indices over all processes, as with ``gather_distributed=True``.  This
-    runs in evaluation mode, so that batch statistics are not compared.
+    Gather keys, conditions and indices over all processes, as with ``gather_distributed=True``, but not
+    what ``encode``, ``project`` and ``project_key`` give.  This runs in evaluation mode, so that batch
+    statistics are not compared.
     """
     require_same_on_two_ranks(
         train_together, subject.chosen_as(subject.choice).build, rtol=1e-4, atol=1e-5
@@ -804,6 +898,10 @@ def train_together(build: Callable[[], Any]) -> dict[str, Any]:
     for number in range(3):
         loss, pairs = train_step(method, number, ranks=dist.world_size())
         losses.append(loss)
+    x = of_images(method, views_of(method))[0]
+    keys = [key] if (key := trait(method, "project_key")) else []
+    with torch.no_grad():  # by each process alone
+        made = [function(x) for function in (method.encode, method.project, *keys)]
     weights = {name: p.detach().clone() for name, p in method.named_parameters()}
     samples = {"index": pairs.samples.index, **pairs.samples.condition}
-    return {"losses": torch.stack(losses), "weights": weights, "samples": samples}
+    return {"losses": torch.stack(losses), "weights": weights, "samples": samples, "rows": made}

@@ -10,11 +10,13 @@ from torch import nn
 from torch.nn.functional import normalize
 
 from ccl_plugins.methods import IBOT, FeatureQueue, MoCoV2, SimCLR, WithQueue
-from ccl_plugins.pairs import in_batch, with_keys
+from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.pairs import Samples, in_batch, with_keys
 from ccl_plugins.protocols import Embedded
 
 CHANGES = "embedding_and_pairing_change_nothing"
 MOVES = "a_momentum_encoder_moves_once_in_a_step"
+ZERO = torch.tensor([0])
 
 
 class Sound(SimCLR):
@@ -375,6 +377,9 @@ class EncodesByKeys(SoundKeys):
     def encode(self, x):
         return self.key_encoder.backbone(x)
 
+    def project(self, x):
+        return self.head(self.backbone(x))
+
     def embed(self, views):
         features = self.backbone(views[0])
         keys = torch.stack([self.key(view) for view in views[1:]])
@@ -542,6 +547,75 @@ class AnyBatch(SoundKeys):
         pass
 
 
+class NeverNew(SoundKeys):
+    """A queue that takes keys until it is full."""
+
+    def enqueue(self, pairs):
+        if not self.queue.full:
+            super().enqueue(pairs)
+
+
+class FromTheStart(SoundKeys):
+    """A queue of zeros, all valid."""
+
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
+        return replace(pairs, queue=replace(pairs.queue, valid=torch.ones(32).bool()))
+
+
+class OneAnchor(Sound):
+    """A gradient through the first view alone."""
+
+    def embed(self, views):
+        embedded = super().embed(views)
+        first, others = embedded.projections[:1], embedded.projections[1:].detach()
+        return replace(embedded, projections=torch.cat([first, others]))
+
+
+class ByIndex(Sound):
+    """Sorts anchors by index."""
+
+    def pairs(self, embedded, samples):
+        order = samples.index.argsort()
+        sorted_ = replace(embedded, projections=embedded.projections[:, order])
+        return super().pairs(sorted_, samples)
+
+
+class Rebuilds(Sound):
+    """Makes samples anew of what it needs."""
+
+    def pairs(self, embedded, samples):
+        return super().pairs(embedded, Samples(samples.condition, samples.index))
+
+
+class WideKeys(SimSiam):
+    """Writes projections into a tensor of another type than autocast gives."""
+
+    def embed(self, views):
+        embedded = super().embed(views)
+        keys = torch.zeros(embedded.keys.shape)
+        return replace(
+            embedded, keys=keys.copy_(embedded.keys).index_copy_(0, ZERO, embedded.keys[:1])
+        )
+
+
+class MixedProjection(SoundKeys):
+    """Projects by the head of the momentum encoder."""
+
+    def project(self, x):
+        return self.key_encoder.head(self.encode(x))
+
+
+class Gathered(SoundKeys):
+    """Gives the keys of all processes for the images of one."""
+
+    def key(self, x):
+        return self.key_encoder(x)
+
+    def project_key(self, x):
+        return gather(self.key_encoder(x))
+
+
 class DeclaresMore(Sound):
     """Declares a condition that it does not read."""
 
@@ -589,7 +663,15 @@ BROKEN = {
     QueueOfQueries: {"what_is_enqueued_are_keys", "two_processes_equal_one"},
     TwiceEnqueued: {"what_is_enqueued_are_keys"},
     NotAdded: {"what_is_enqueued_are_keys"},
+    NeverNew: {"what_is_enqueued_are_keys"},
+    FromTheStart: {"what_is_enqueued_are_keys"},
     NearestOfQueue: set(),
+    OneAnchor: {"gradient_reaches_every_weight"},
+    ByIndex: {"own_keys_are_at_own_positions", "two_processes_equal_one"},
+    Rebuilds: {"pairs_carry_what_is_known_of_samples"},
+    WideKeys: {"embeds_in_half_precision"},
+    MixedProjection: {"projects_as_it_embeds"},
+    Gathered: {"two_processes_equal_one"},
     AnyBatch: {"takes_the_batches_that_it_checks"},
     DeclaresMore: {"conditions_that_it_reads_change_its_pairs"},
     SameAge: set(),
@@ -604,7 +686,7 @@ BROKEN = {
     LearnedKeysOfEmbed: {"keys_carry_no_gradient"},
     LearnedKeysOfImages: {"keys_carry_no_gradient"},
     StoppedAndShared: {"keys_carry_no_gradient"},
-    Eager: {CHANGES},
+    Eager: {CHANGES, "what_is_enqueued_are_keys"},
     Tracking: {CHANGES},
     OtherHead: {"projects_as_it_embeds", "gradient_reaches_every_weight"},
     Twice: {MOVES},
@@ -629,6 +711,7 @@ BROKEN = {
     Alone: {"two_processes_equal_one"},
     AloneInBatch: {"two_processes_equal_one"},
     KeysAlone: {
+        "embeds_in_half_precision",
         "a_queue_keeps_the_conditions_of_its_keys",
         "a_resumed_run_goes_on_as_it_would_have",
         "goes_through_an_epoch",
