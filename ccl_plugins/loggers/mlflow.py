@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.loggers.services import check_options, check_package, keep, kept
+from ccl_plugins.numerics.generators import undisturbed
 
 if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
@@ -60,12 +61,15 @@ class MLflow:
 
         number = kept(folder / "mlflow.id") if done is not None else None
         given = {"run_name": folder.name, "run_id": number, **self.options}
-        logger = MLFlowLogger(
-            experiment_name=self.experiment_name or "ccl-plugins", tracking_uri=uri, **given
-        )
+        with (
+            undisturbed()
+        ):  # MLflow may draw the number of a new experiment from Python's generator
+            logger = MLFlowLogger(
+                experiment_name=self.experiment_name or "ccl-plugins", tracking_uri=uri, **given
+            )
+            if logger.run_id is not None:
+                keep(folder / "mlflow.id", logger.run_id)
         logger.continues_run = number is not None  # type: ignore[attr-defined]
-        if logger.run_id is not None:
-            keep(folder / "mlflow.id", logger.run_id)
         if variable is None:  # MLflow has set it, and the next run would log into this one's folder
             os.environ.pop("MLFLOW_TRACKING_URI", None)
         return logger

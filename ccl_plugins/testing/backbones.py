@@ -15,9 +15,11 @@ from ccl_plugins.testing.assertions import (
     require_equal,
     require_gradients,
     require_independent_rows,
+    require_no_seeding,
 )
 from ccl_plugins.testing.inputs import network_inputs, seeded
 from ccl_plugins.testing.subject import Subject
+from ccl_registry.errors import one_line
 
 
 def observe(subject: Subject, backbone: Any) -> Any:
@@ -33,7 +35,7 @@ def check_is_a_module(subject: Subject) -> None:
 
 
 def check_features_are_as_long_as_it_says(subject: Subject) -> None:
-    """In training and in evaluation, features must be (n, num_features) finite numbers.
+    """In training and in evaluation, features must be (n, num_features) finite float32 numbers.
 
     Heads are built for these before the first call.
 
@@ -49,8 +51,38 @@ def check_features_are_as_long_as_it_says(subject: Subject) -> None:
             f"in {mode} it gave {tuple(features.shape)} for {tuple(x.shape)}, with num_features {width}"
             f" when it was built, and {backbone.num_features} now"
         )
+        require(features.dtype == torch.float32, f"in {mode} it gave {features.dtype}")
         right = features.shape == (len(x), width) and width == backbone.num_features
         require(right and bool(features.isfinite().all()), report)
+
+
+def check_a_call_changes_nothing_else(subject: Subject) -> None:
+    """A call must change neither its input nor a mode, and seed no global generator; it may draw of one."""
+    backbone, x = _module(subject), network_inputs(subject.target, 4)
+    given = x.clone()
+    for training in (True, False):
+        backbone.train(training)
+        modes = [module.training for module in backbone.modules()]
+        require_no_seeding(lambda: backbone(x))
+        require(torch.equal(x, given), "it changed its input: other networks get the same")
+        after = [module.training for module in backbone.modules()]
+        called = "training" if training else "evaluation"
+        require(after == modes, f"called in {called}, modules are in another mode: {after}")
+
+
+def check_moves_to_a_device_whole(subject: Subject) -> None:
+    """What it computes with must move to a device: be in parameters, in buffers, or made like its input.
+
+    Examined on the device `meta`, which holds no numbers; a call that reads numbers is not examined.
+    """
+    backbone = _module(subject)
+    backbone(network_inputs(subject.target, 4))  # layers may be made in the first call
+    try:
+        backbone.to("meta")(network_inputs(subject.target, 4).to("meta"))
+    except Exception as error:
+        if "meta" not in str(error) or "cpu" not in str(error):
+            raise SkipTest(f"it cannot be called on the device meta: {one_line(error)}") from error
+        raise AssertionError(one_line(error)) from error
 
 
 def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
@@ -73,9 +105,7 @@ def check_what_learns_is_in_its_weights(subject: Subject) -> None:
     After some steps of training, two backbones of equal state dicts must give equal features: a checkpoint
     holds no Python attributes, lists of parameters, or buffers that are not persistent.
     """
-    backbone, other = subject.build(), subject.build(drawn=1)
-    if not isinstance(backbone, nn.Module):
-        raise SkipTest("it is no nn.Module, which has a state dict")
+    backbone, other = _module(subject), subject.build(drawn=1)
     known = {id(parameter) for parameter in backbone.parameters()}
     features = backbone.train()(network_inputs(subject.target, 4))
     lost = [tuple(leaf.shape) for leaf in _leaves(features) if id(leaf) not in known]
@@ -91,6 +121,13 @@ def check_what_learns_is_in_its_weights(subject: Subject) -> None:
         # Equal weights gave equal features to the last bit in all that were tried.
         where = f"in {'training' if training else 'evaluation'}, of a backbone with the state dict"
         require_equal(found, due, where, rtol=1e-5, atol=1e-6)
+
+
+def _module(subject: Subject) -> nn.Module:
+    built = subject.build()
+    if not isinstance(built, nn.Module):
+        raise SkipTest("it is no nn.Module, which has modes, a device and a state dict")
+    return built
 
 
 STEPS = 3

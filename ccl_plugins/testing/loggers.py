@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
@@ -92,13 +92,16 @@ def check_opens_a_lightning_logger(subject: Subject) -> None:
 
 
 def check_leaves_what_it_names(subject: Subject) -> None:
-    """``files`` must name all that it leaves in the run's folder, for a run that is deleted."""
+    """``files`` must name all that it leaves in the run's folder, and leave nothing elsewhere."""
     logger = subject.build()
     names = list(trait(logger, "files"))
     for name in names:
         require(is_name(name), f"{name!r} is no name or pattern of some files in the folder")
-    with folder() as path:
-        log(opened(logger, path), 1, 2)
+    with folder() as path, TemporaryDirectory(prefix="ccl-check-") as current:
+        with chdir(current):
+            log(opened(logger, path), 1, 2)
+        beside = sorted(each.name for each in Path(current).iterdir())
+        require(not beside, f"it leaves {beside} in the current folder: write into the run's")
         for left in (
             each
             for each in path.iterdir()
@@ -191,6 +194,68 @@ def check_writes_the_last_step(subject: Subject) -> None:
         raise SkipTest("its files are others in each run, and no larger with more numbers")
     report = f"its files have {few} bytes, with 200 more numbers in step 1 of 3 {at_first}"
     require(at_last - few > (at_first - few) / 2, f"{report}, and in step 3 {at_last}")
+
+
+NUMBERS: dict[str, tuple[int, str, float]] = {
+    "the loss of a step, in its fourth digit": (2, "loss", 0.4004),
+    "a number beside the loss": (2, "lr", 2e-3),
+    "a number that comes in a later step alone": (3, "objective/weight", 2.0),
+    "the step of a number": (2, "step", 5),
+    "what is measured before training": (0, "evaluation/knn/top1", 0.25),
+}
+"""Numbers that a run may have others of, by what they are: the step, the name and the other number."""
+
+
+def check_writes_every_number(subject: Subject) -> None:
+    """Another number of any step must give other files, as must a number that comes late, or another step.
+
+    Examined by the files of a logger that is ``on_disk``, if two equal runs give equal ones.
+    """
+    logger = subject.build()
+    if not trait(logger, "on_disk"):
+        raise SkipTest("it is not on_disk")
+
+    def left(step: int = -1, name: str = "", number: float = 0) -> list[str]:
+        """The checksums of its files, with another number in a step."""
+        with folder() as path:
+            made = opened(logger, path)
+            made.log_hyperparams(hyperparameters())
+            for at in range(4):
+                metrics: dict[str, float] = {"loss": 0.4, "lr": 1e-3}
+                metrics |= {"objective/weight": 1.0} if at == 3 else {}
+                if at == 0:
+                    metrics = {"evaluation/knn/top1": 0.5}
+                if at == step and name != "step":
+                    metrics[name] = number
+                log_ = made.log_metrics if at else getattr(made, "log_evaluation", made.log_metrics)
+                log_(metrics, step=int(number) if at == step and name == "step" else at)
+            made.finalize("success")
+            return sorted(contents(path).values())
+
+    expected = left()
+    if expected != left():
+        raise SkipTest("its files are others in each run")
+    lost = [what for what, other in NUMBERS.items() if left(*other) == expected]
+    require(not lost, f"its files are the same with another number, of: {'; '.join(lost)}")
+
+
+def check_keeps_what_it_logged_of_a_run_that_fails(subject: Subject) -> None:
+    """``finalize("failed")``, which Lightning calls after an error, must write what was logged, too."""
+    logger = subject.build()
+
+    def left(status: str) -> dict[str, int]:
+        with folder() as path:
+            made = opened(logger, path)
+            made.log_hyperparams(hyperparameters())
+            made.log_metrics({"loss": 0.5, "lr": 1e-3}, 1)
+            made.finalize(status)
+            return sizes(path)
+
+    failed, right = left("failed"), left("success")
+    lost = [name for name, size in right.items() if failed.get(name, 0) < size / 2]
+    # Services write notes of their own; a file with a time in its name is another in each run.
+    if trait(logger, "on_disk") and failed.keys() == right.keys():
+        require(not lost, f"of a run that failed {failed} bytes are left, of another {right}")
 
 
 def check_leaves_what_it_gets(subject: Subject) -> None:

@@ -95,14 +95,17 @@ def check_has_the_rate_it_was_given(subject: Subject) -> None:
 
 
 def check_groups_keep_what_they_have(subject: Subject) -> None:
-    """The rate and the weight decay of a group must go before the options."""
+    """The rate and the weight decay of a group must go before the options, and stay: schedules set them."""
     made = network()
-    param_groups = subject.build()(groups(made)).param_groups
-    for given in groups(made):
-        mine = [each for each in param_groups if each.get("name") == given["name"]]
-        require(len(mine) == 1, f"there are {len(mine)} groups named {given['name']!r}")
-        for key in given.keys() - {"params"}:
-            require(mine[0][key] == given[key], f"{key} {given[key]} became {mine[0][key]}")
+    optimizer = subject.build()(groups(made))
+    for steps in range(3):
+        for given in groups(made):
+            mine = [each for each in optimizer.param_groups if each.get("name") == given["name"]]
+            require(len(mine) == 1, f"there are {len(mine)} groups named {given['name']!r}")
+            for key in given.keys() - {"params"}:
+                report = f"{key} {given[key]} became {mine[0][key]} after {steps} steps"
+                require(mine[0][key] == given[key], report)
+        take_steps(made, optimizer, range(steps, steps + 1))
 
 
 def check_follows_the_rate_of_its_groups(subject: Subject) -> None:
@@ -175,6 +178,18 @@ def check_what_does_not_decay_stays(subject: Subject) -> None:
         parameter.grad = torch.zeros_like(parameter)
     optimizer.step()
     require_identical(made.bias.detach(), before)
+
+
+def check_a_parameter_without_gradient_stays(subject: Subject) -> None:
+    """What no loss reached has no gradient, `None`: a step must leave it, and change the others."""
+    made = network()
+    optimizer = subject.build()(groups(made))
+    weight, bias = (parameter.detach().clone() for parameter in made.parameters())
+    made(normal(6, 4, seed=2)).square().sum().backward()
+    made.bias.grad = None
+    optimizer.step()
+    require_identical(made.bias.detach(), bias)
+    require(not torch.equal(made.weight, weight), "the weights with a gradient stayed as they were")
 
 
 def check_resumes_exactly(subject: Subject) -> None:

@@ -196,13 +196,57 @@ class Dropping(Sound):
         return nn.functional.dropout(self.frozen(super().forward(x)), 0.5, self.training)
 
 
+class Wide(Sound):
+    """Features in float64."""
+
+    def forward(self, x):
+        return super().forward(x).double()
+
+
+class Sleepy(Sound):
+    """Goes to evaluation mode as it is called."""
+
+    def forward(self, x):
+        self.eval()
+        return super().forward(x)
+
+
+class Seeding(Sound):
+    """Seeds torch."""
+
+    def forward(self, x):
+        torch.manual_seed(0)
+        return super().forward(x)
+
+
+class Overwriting(Sound):
+    """Clamps its input in place."""
+
+    def forward(self, x):
+        return super().forward(x.clamp_(-1, 1))
+
+
+class Staying(Sound):
+    """Multiplies by a tensor that stays on the CPU."""
+
+    def forward(self, x):
+        features = super().forward(x)
+        return features * torch.linspace(1, 2, features.shape[1])
+
+
+ELSE, WHOLE = "a_call_changes_nothing_else", "moves_to_a_device_whole"
 BROKEN = {
+    Wide: {"features_are_as_long_as_it_says"},
+    Sleepy: {ELSE},
+    Seeding: {ELSE},
+    Overwriting: {ELSE},
+    Staying: {WHOLE},
     WiderInTraining: {"features_are_as_long_as_it_says"},
     WiderInEvaluation: {"features_are_as_long_as_it_says"},
     FoundOut: {"features_are_as_long_as_it_says"},
-    ScalesInAList: {"what_learns_is_in_its_weights"},
+    ScalesInAList: {"what_learns_is_in_its_weights", WHOLE},
     LearnsAMean: {"what_learns_is_in_its_weights"},
-    SharesAMean: {"what_learns_is_in_its_weights"},
+    SharesAMean: {"what_learns_is_in_its_weights", WHOLE},
     CountsSteps: {"what_learns_is_in_its_weights"},
     CountsInABuffer: set(),
     LosesItsMean: {"what_learns_is_in_its_weights"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -212,7 +213,64 @@ class Slow(Sound):
     open = opens(Waits)
 
 
+class Elsewhere(Sound):
+    """Leaves a file where the command was called."""
+
+    def open(self, folder, done):
+        Path("notes.txt").write_text("x")
+        return super().open(folder, done)
+
+
+def writing(change):
+    """A logger that writes what `change` makes of the numbers and the step."""
+
+    class Changed(Lines):
+        def log_metrics(self, metrics, step=None):
+            super().log_metrics(*change(self, metrics, step))
+
+    return opens(Changed)
+
+
+class Rounding(Sound):
+    """Writes two digits."""
+
+    open = writing(lambda self, m, step: ({k: round(v, 2) for k, v in m.items()}, step))
+
+
+class FirstColumns(Sound):
+    """Writes the numbers whose names came first."""
+
+    def known(self, metrics, step):
+        if step and not hasattr(self, "first"):
+            self.first = list(metrics)
+        return {k: v for k, v in metrics.items() if k in getattr(self, "first", metrics)}, step
+
+    open = writing(known)
+
+
+class LossAlone(Sound):
+    """Writes the loss."""
+
+    open = writing(lambda self, m, step: ({k: v for k, v in m.items() if k == "loss"}, step))
+
+
+class Successful(Sound):
+    """Knows how runs end that do not fail."""
+
+    class Ends(Lines):
+        def finalize(self, status):
+            assert status == "success"
+
+    open = opens(Ends)
+
+
+EVERY = "writes_every_number"
 BROKEN = {
+    Elsewhere: {"leaves_what_it_names"},
+    Rounding: {EVERY},
+    FirstColumns: {EVERY},
+    LossAlone: {EVERY},
+    Successful: {"keeps_what_it_logged_of_a_run_that_fails"},
     Sound: set(),
     Cut: {"writes_the_last_step"},
     OneBehind: {"writes_the_last_step"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from support.broken import law_tests
 
@@ -90,61 +92,76 @@ class Stepping(torch.optim.Optimizer):
                 loss = closure()
         for group in self.param_groups:
             for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
                 change = parameter.grad + group["weight_decay"] * parameter
                 parameter.sub_(change, alpha=self.rate(group))
         return loss
 
 
-class Deaf(Sound):
+class Wrapped(Sound):
+    """Takes its steps by `step`, which gets that of gradient descent."""
+
+    def __call__(self, groups):
+        made = super().__call__(groups)
+        made.step = partial(self.step, made, made.step)
+        return made
+
+    def step(self, made, step, closure=None):
+        return step(closure)
+
+
+class Deaf(Wrapped):
     """Takes a closure, and does not call it."""
 
-    def __call__(self, groups):
-        made = super().__call__(groups)
-        step = made.step
-        made.step = lambda closure=None: step()
-        return made
+    def step(self, made, step, closure=None):
+        return step()
 
 
-class Silent(Sound):
+class Silent(Wrapped):
     """Does not return the loss."""
 
-    def __call__(self, groups):
-        made = super().__call__(groups)
-        step = made.step
-        made.step = lambda closure=None: (step(closure), None)[1]
-        return made
+    def step(self, made, step, closure=None):
+        step(closure)
 
 
-class Late(Sound):
+class Late(Wrapped):
     """Calls the closure after the step."""
 
-    def __call__(self, groups):
-        made = super().__call__(groups)
-        step = made.step
-
-        def late(closure=None):
-            step()
-            return closure and closure()
-
-        made.step = late
-        return made
+    def step(self, made, step, closure=None):
+        step()
+        return closure and closure()
 
 
-class Gradless(Sound):
+class Gradless(Wrapped):
     """Calls the closure where gradients are off."""
 
-    def __call__(self, groups):
-        made = super().__call__(groups)
-        step = made.step
+    def step(self, made, step, closure=None):
+        with torch.no_grad():
+            loss = closure and closure()
+            step()
+        return loss
 
-        def gradless(closure=None):
-            with torch.no_grad():
-                loss = closure and closure()
-                step()
-            return loss
 
-        made.step = gradless
-        return made
+class Falling(Wrapped):
+    """Has a schedule of its own."""
+
+    def step(self, made, step, closure=None):
+        loss = step(closure)
+        for group in made.param_groups:
+            group["lr"] *= 0.9
+        return loss
+
+
+class Greedy(Wrapped):
+    """Expects a gradient of every parameter."""
+
+    def step(self, made, step, closure=None):
+        loss = step(closure)
+        for group in made.param_groups:
+            for parameter in group["params"]:
+                parameter.grad.isfinite()
+        return loss
 
 
 class OwnRate(Sound):
@@ -154,43 +171,29 @@ class OwnRate(Sound):
         return super().__call__([{**group, "lr": self.lr} for group in groups])
 
 
-class Stubborn(Sound):
+class Stubborn(Wrapped):
     """Takes its steps at its own rate, whatever the schedule says."""
 
-    def __call__(self, groups):
-        made = super().__call__(groups)
-        step = made.step
-
-        def at_own_rate(closure=None):
-            rates = [group["lr"] for group in made.param_groups]
-            for group in made.param_groups:
-                group["lr"] = self.lr
-            loss = step(closure)
-            for group, lr in zip(made.param_groups, rates, strict=True):
-                group["lr"] = lr
-            return loss
-
-        made.step = at_own_rate
-        return made
+    def step(self, made, step, closure=None):
+        rates = [group["lr"] for group in made.param_groups]
+        for group in made.param_groups:
+            group["lr"] = self.lr
+        loss = step(closure)
+        for group, lr in zip(made.param_groups, rates, strict=True):
+            group["lr"] = lr
+        return loss
 
 
-class Shrinking(Sound):
+class Shrinking(Wrapped):
     """All weights decay, whatever their group says."""
 
-    def __call__(self, groups):
-        made = super().__call__(groups)
-        step = made.step
-
-        def shrinking(closure=None):
-            loss = step(closure)
-            with torch.no_grad():
-                for group in made.param_groups:
-                    for parameter in group["params"]:
-                        parameter.mul_(1 - 0.1 * group["lr"])
-            return loss
-
-        made.step = shrinking
-        return made
+    def step(self, made, step, closure=None):
+        loss = step(closure)
+        with torch.no_grad():
+            for group in made.param_groups:
+                for parameter in group["params"]:
+                    parameter.mul_(1 - 0.1 * group["lr"])
+        return loss
 
 
 class Forgetful(Sound):
@@ -203,12 +206,13 @@ class Forgetful(Sound):
         return made
 
 
+NONE = "a_parameter_without_gradient_stays"
 GIVEN, OWN = "has_the_rate_it_was_given", "each_group_steps_at_its_own_rate"
 CLOSURE = "a_step_takes_a_closure"
 BROKEN = {
     Sound: set(),
     Limited: set(),
-    Lazy: {"a_step_changes_the_weights", "steps_lower_the_loss", CLOSURE},
+    Lazy: {"a_step_changes_the_weights", "steps_lower_the_loss", CLOSURE, NONE},
     Ascending: {"steps_lower_the_loss"},
     Text: {"its_rate_is_a_number", GIVEN},
     Fixed: {GIVEN},
@@ -220,7 +224,9 @@ BROKEN = {
     Silent: {CLOSURE},
     Late: {CLOSURE},
     Gradless: {CLOSURE},
-    Shrinking: {"what_does_not_decay_stays"},
+    Shrinking: {"what_does_not_decay_stays", NONE},
+    Falling: {"groups_keep_what_they_have"},
+    Greedy: {NONE},
     Forgetful: {"resumes_exactly"},
 }
 
