@@ -24,7 +24,11 @@ class Kernel(Protocol):
         """Whether no eigenvalue of k(z, z) is below 0."""
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
-        """(n, c), (m, c) -> (n, m); (n,), (m,) for class ids and scalars."""
+        """(n, c), (m, c) -> (n, m); (n,), (m,) for class ids and scalars.
+
+        A function of the values alone: it changes none, keeps nothing of them and draws nothing at random.
+        It computes on their device, and reads none of them on the host.
+        """
 
 
 @traits_of("kernel")

@@ -104,8 +104,167 @@ class Looked(Sound):
     def __call__(self, a, b):
         if a.is_floating_point():
             raise TypeError("indices")
-        return torch.tensor([[1.0, 0.5], [0.5, 1.0]])[a][:, b]
+        return torch.tensor([[1.0, 0.5], [0.5, 1.0]], device=a.device)[a][:, b]
 
+
+class Remembers(Gaussian):
+    """Looks at the memory of its arguments, and not at what is there now."""
+
+    def __init__(self):
+        self.known = {}
+
+    def __call__(self, a, b):
+        key = a.data_ptr(), b.data_ptr(), a.shape, b.shape
+        if a.device.type == "meta" or key not in self.known:
+            self.known[key] = b, super().__call__(a, b)
+        return self.known[key][1]
+
+
+class FirstIsTheUnit(Sound):
+    """Divides by the spread of the values that it saw first."""
+
+    one_hot, unit = False, None
+
+    def __call__(self, a, b):
+        if not a.is_floating_point():
+            return inner(a, b)
+        self.unit = b.std() if self.unit is None else self.unit.to(b)
+        return inner(a / self.unit, b / self.unit)
+
+
+class OneBuffer(Gaussian):
+    """Writes every result of a shape into one buffer."""
+
+    def __init__(self):
+        self.buffers = {}
+
+    def __call__(self, a, b):
+        gram = super().__call__(a, b)
+        key = gram.shape, gram.dtype, gram.device
+        return self.buffers.setdefault(key, torch.empty_like(gram)).copy_(gram)
+
+
+class InPlace(Sound):
+    """Clamps its arguments."""
+
+    one_hot = False
+
+    def __call__(self, a, b):
+        if a.is_floating_point():
+            a, b = a.clamp_(-1, 1), b.clamp_(-1, 1)
+        return inner(a, b)
+
+
+class Squeezed(Sound):
+    """Has (m,) for one row."""
+
+    def __call__(self, a, b):
+        return inner(a, b).squeeze(0)
+
+
+class SignOfScalars(Sound):
+    """Compares the signs of single numbers."""
+
+    def __call__(self, a, b):
+        return inner(a.sign(), b.sign()) if a.is_floating_point() and a.ndim == 1 else inner(a, b)
+
+
+class Distance(Gaussian):
+    """A Laplacian, of a distance of which no digit is lost."""
+
+    mode = "donot_use_mm_for_euclid_dist"
+
+    def __call__(self, a, b):
+        x, y = as_vectors(a), as_vectors(b)
+        if not x.is_floating_point():
+            return inner(x, y)
+        return torch.exp(-torch.cdist(x, y, compute_mode=self.mode))
+
+    radial = None
+
+
+class OfLargeSquares(Distance):
+    """A Laplacian, of a distance of which all digits are lost where values are large."""
+
+    mode = "use_mm_for_euclid_dist_if_necessary"
+
+
+class OfLargeSquaresWide(Gaussian):
+    """A wide Gaussian of the same."""
+
+    radial = None
+
+    def __call__(self, a, b):
+        square = squared_norm(a)[:, None] + squared_norm(b) - 2 * inner(a, b)
+        return torch.exp(-square / 100)
+
+
+class InNumpy(Sound):
+    """Computes on the host."""
+
+    one_hot = False
+
+    def __call__(self, a, b):
+        return torch.from_numpy(inner(a, b).numpy())
+
+
+class OnTheHost(Sound):
+    """Weighs columns by a constant on the CPU."""
+
+    one_hot = False
+
+    def __call__(self, a, b):
+        if a.is_floating_point() and a.ndim == 2:
+            a = a * torch.ones(a.shape[1], dtype=a.dtype)
+        return inner(a, b)
+
+
+class WithDistances(Sound):
+    """A Laplacian with what its scale divides."""
+
+    one_hot = False
+
+    def __init__(self, scale: float = 2.0) -> None:
+        self.scale = scale
+
+    def __call__(self, a, b):
+        return torch.exp(-squared_distance(a, b).sqrt() / self.scale)
+
+    def distances(self, a, b):
+        return squared_distance(a, b).sqrt()
+
+
+class SquaredDistances(WithDistances):
+    """Gives the squares of what its scale divides."""
+
+    def distances(self, a, b):
+        return squared_distance(a, b)
+
+
+class Similarities(WithDistances):
+    """Gives similarities for distances."""
+
+    def distances(self, a, b):
+        return self(a, b)
+
+
+class RadialInPlace(Gaussian):
+    """Changes the distances that it is given."""
+
+    def radial(self, square):
+        return square.neg_().exp_()
+
+
+class RadialOfMatrices(Gaussian):
+    """Takes matrices of distances alone."""
+
+    def radial(self, square):
+        _, _ = square.shape
+        return torch.exp(-square)
+
+
+PURE, FAR = "is_a_function_of_its_values", "large_numbers_lose_no_digits"
+DEVICE, DISTANCES = "works_on_any_device", "distances_are_what_its_scale_divides"
 
 BROKEN = {
     Sound: set(),
@@ -119,6 +278,22 @@ BROKEN = {
     OtherRadial: {"radial_is_the_kernel_by_distance"},
     Rising: {"radial_is_the_kernel_by_distance"},
     CountedTwice: {"class_ids_are_one_hot_if_it_says_so"},
+    Remembers: {PURE},
+    FirstIsTheUnit: {PURE},
+    OneBuffer: {PURE},
+    InPlace: {PURE},
+    Squeezed: {"gives_one_number_per_pair"},
+    SignOfScalars: {"takes_numbers_as_vectors_of_one"},
+    Distance: set(),
+    OfLargeSquares: {FAR},
+    OfLargeSquaresWide: {FAR},
+    InNumpy: {DEVICE},
+    OnTheHost: {DEVICE},
+    WithDistances: set(),
+    SquaredDistances: {DISTANCES},
+    Similarities: {DISTANCES},
+    RadialInPlace: {"radial_is_the_kernel_by_distance"},
+    RadialOfMatrices: {"radial_is_the_kernel_by_distance"},
 }
 
 
@@ -146,6 +321,34 @@ class SeveralOfOne(Several):
         return inner(a["age"], b["age"])
 
 
+class SeveralByPlace(Several):
+    """Takes the first of the mapping for the ids."""
+
+    def __call__(self, a, b):
+        (species, age), (other, older) = a.values(), b.values()
+        return inner(age, older) * (species[:, None] == other)
+
+
+class Separating(Sound):
+    """1 where all ids are equal, else 0."""
+
+    conditions = {"species": ("categorical",), "site": ("categorical",)}  # noqa: RUF012
+    separates = True
+
+    def __call__(self, a, b):
+        return self.same(a, b, "species") * self.same(a, b, "site")
+
+    def same(self, a, b, name):
+        return (a[name][:, None] == b[name]).float()
+
+
+class SharesHalf(Separating):
+    """Has a similarity where some ids are equal."""
+
+    def __call__(self, a, b):
+        return (self.same(a, b, "species") + self.same(a, b, "site")) / 2
+
+
 class OfTheBatch(Sound):
     """Has a scale that depends on the other rows."""
 
@@ -171,6 +374,9 @@ class NearlyDefinite(Sound):
 BROKEN |= {
     Several: set(),
     SeveralOfOne: {"reads_every_condition_it_names"},
+    SeveralByPlace: {"takes_its_conditions_by_name"},
+    Separating: set(),
+    SharesHalf: {"separates_if_it_says_so"},
     OfTheBatch: {"a_pair_depends_on_no_other", "is_symmetric"},
     NearlyDefinite: {"is_positive_definite_if_it_says_so"},
     SeveralAskew: {"is_symmetric", "is_positive_definite_if_it_says_so"},
