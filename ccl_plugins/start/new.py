@@ -30,9 +30,22 @@ FILES = {
     "src/$module/py.typed": "typed",
     "src/$module/$component.py": "$kind",
     "tests/test_conformance.py": "test_conformance",
-    "tests/test_$component.py": "test_$kind",
+    "tests/test_$component.py": "test_examples",
 }
 """The files of a package, and the templates they are made from."""
+
+HOOKS = {"src/${module}_hooks.py": "hooks"}
+"""The same of a module of hooks, beside the package."""
+
+HOOKS_GROUP = """
+# Hooks are in a module beside the package, since it is imported at every start, without torch.
+[project.entry-points."ccl_plugins.hooks"]
+main = "${module}_hooks"
+
+[tool.setuptools]
+package-dir = { "" = "src" }
+py-modules = ["${module}_hooks"]
+"""
 
 _ELSE = "if another plug-in offers this name too."
 USES = {
@@ -58,6 +71,8 @@ class New:
         parser.add_argument(
             "--out", default=".", metavar="FOLDER", help="write FOLDER/DIST (default: %(default)s)"
         )
+        words = "add a module of hooks, such as for callbacks, beside the component's package"
+        parser.add_argument("--hooks", action="store_true", help=words)
         parser.add_argument(
             "--author", default="", metavar="NAME", help="the name in the package's license"
         )
@@ -65,7 +80,8 @@ class New:
     def run(self, arguments: argparse.Namespace) -> int:
         with reporting_mistakes():
             names = read_names(registry(), arguments.name, arguments.kind)
-            texts = render(names, author=arguments.author, version=metadata.version("ccl-plugins"))
+            version = metadata.version("ccl-plugins")
+            texts = render(names, author=arguments.author, version=version, hooks=arguments.hooks)
         folder = Path(arguments.out).expanduser() / names.distribution
         write(folder, texts)
         print(f"{folder}: the {names.kind} {names.component!r}")
@@ -127,13 +143,14 @@ def read_names(registry: engine.Registry, distribution: str, kind: str) -> Names
     return Names(distribution, module, component, class_name, kind)
 
 
-def render(names: Names, *, author: str = "", version: str) -> dict[str, str]:
+def render(names: Names, *, author: str = "", version: str, hooks: bool = False) -> dict[str, str]:
     """The text of every file of a package, by path.
 
     Args:
         names: The names in it.
         author: The author in the license; by default ``The <distribution> authors``.
         version: The version of ccl-plugins that the package requires.
+        hooks: Whether it has a module of hooks.
 
     Raises:
         ValueError: For an author of several lines.
@@ -150,6 +167,7 @@ def render(names: Names, *, author: str = "", version: str) -> dict[str, str]:
         "release": ".".join(version.split(".")[:2]),
     }
     values["use"] = Template(USES.get(names.kind, IN_A_PIPELINE)).substitute(values)
+    values["hooks_group"] = Template(HOOKS_GROUP if hooks else "").substitute(values)
     folder = resources.files("ccl_plugins.start") / "templates"
 
     def fill(text: str) -> str:
@@ -157,7 +175,7 @@ def render(names: Names, *, author: str = "", version: str) -> dict[str, str]:
 
     return {
         fill(path): fill((folder / f"{fill(name)}.txt").read_text(encoding="utf-8"))
-        for path, name in FILES.items()
+        for path, name in {**FILES, **(HOOKS if hooks else {})}.items()
     }
 
 

@@ -28,10 +28,9 @@ def packages(tmp_path_factory):
     """A package for every kind, in one folder."""
     folder = tmp_path_factory.mktemp("new")
     for kind in KINDS:
-        name = f"ccl-made-{kind.name}"
-        assert (
-            main(["new", name, "--kind", kind.name, "--out", str(folder), "--author", AUTHOR]) == 0
-        )
+        words = ["--kind", kind.name, "--out", str(folder), "--author", AUTHOR]
+        hooks = ["--hooks"] * (kind.name == "kernel")
+        assert main(["new", f"ccl-made-{kind.name}", *words, *hooks]) == 0
     return folder
 
 
@@ -67,6 +66,17 @@ def test_a_package_of_every_kind_passes_its_own_tests(installed, some):
     assert done.returncode == 0, done.stdout[-3000:]
     passed = int(re.search(r"(\d+) passed", done.stdout)[1])
     assert passed >= 10 * (len(some) or len(KINDS))  # the laws of each kind are more
+
+
+def test_the_tests_of_a_package_are_right_of_the_class_that_replaces_its_own(packages, tmp_path):
+    folder = shutil.copytree(packages / "ccl-made-kernel", tmp_path / "ccl-made-kernel")
+    module = folder / "src" / "ccl_made_kernel"
+    (module / "made_kernel.py").write_text("class Ring:\n    pass\n")
+    (module / "__init__.py").write_text("from ccl_made_kernel.made_kernel import Ring as Ring\n")
+    options = ["-q", "-p", "no:cacheprovider", "tests/test_made_kernel.py"]
+    env = {**os.environ, "PYTHONPATH": str(module.parent)}
+    done = programs.run("-m", "pytest", *options, env=env, cwd=folder, timeout=300)
+    assert done.returncode == 0, done.stdout[-3000:]
 
 
 def test_together_they_are_a_pipeline_that_trains(installed, tmp_path):
