@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, get_args
 from unittest import SkipTest, mock
@@ -41,6 +42,9 @@ from ccl_plugins.testing.subject import Subject
 
 VIEWS, BATCH_SIZE = 2, 8
 
+CACHE = "ccl-check-cache-"
+"""How the name of a cache begins that the kit makes."""
+
 MANY = 136
 """Samples of more than one batch of most loaders by which conditions read images."""
 
@@ -60,8 +64,21 @@ def fit(
     split: Split | None = None,
 ) -> dict[str, Table]:
     """The table of each variable of a condition, for the example split in its order or in another."""
-    with seeded():
+    with seeded(), _own_cache():
         return _fit(condition, split or Split(order), previous, embed)
+
+
+@contextmanager
+def _own_cache() -> Iterator[None]:
+    """Inside, an empty folder for what conditions keep on the disk, or that of a block around this."""
+    if CACHE in os.environ.get("CCL_CACHE", ""):
+        yield
+        return
+    with (
+        tempfile.TemporaryDirectory(prefix=CACHE) as cache,
+        mock.patch.dict(os.environ, CCL_CACHE=cache),
+    ):
+        yield
 
 
 def _fit(
@@ -70,13 +87,9 @@ def _fit(
     previous: Mapping[str, Table] | None = None,
     embed: Callable[[], Tensor] | None = None,
 ) -> dict[str, Table]:
-    """As `fit`, with the generators as they are."""
+    """As `fit`, with the generators and the cache as they are."""
     before: Any = previous[""] if previous and "" in previous else previous
-    with (
-        tempfile.TemporaryDirectory(prefix="ccl-check-") as cache,
-        mock.patch.dict(os.environ, CCL_CACHE=cache),
-        torch.no_grad(),
-    ):
+    with torch.no_grad():
         fitted = condition.fit(split, Embeddings(embed or split.embed), before)
     by_variable = _by_variable(condition, fitted)
     return {k: each if isinstance(each, Table) else Table(each) for k, each in by_variable.items()}
@@ -212,16 +225,17 @@ def _require_batch_shape(values: Tensor, views: int, size: int) -> None:
 
 
 def check_is_deterministic(subject: Subject) -> None:
-    """Equal samples and equal seeds must give equal values, whatever was computed before."""
+    """Equal samples and equal seeds must give equal values, whatever was computed or cached before."""
     first, second = subject.build(), subject.build()
     observed = subject.observe(first)
     require_equal(subject.observe(first), observed, "computed twice")
     require_equal(subject.observe(second), observed, "built twice")
-    if first.refresh == "batch":
-        of_batch(first, embedded(seed=1))
-    else:
-        _of_others(first, Split(torch.arange(SAMPLES, 2 * SAMPLES), 2 * SAMPLES))
-    require_equal(subject.observe(first), observed, "after other samples")
+    with _own_cache():
+        if first.refresh == "batch":
+            of_batch(first, embedded(seed=1))
+        else:
+            _of_others(first, Split(torch.arange(SAMPLES, 2 * SAMPLES), 2 * SAMPLES))
+        require_equal(subject.observe(first), observed, "after other samples")
 
 
 def check_is_the_same_in_another_process(subject: Subject) -> None:
@@ -265,7 +279,8 @@ def check_seeds_no_global_generator(subject: Subject) -> None:
         if condition.refresh == "batch":
             condition(embedded())
         else:
-            _fit(condition, Split())
+            with _own_cache():
+                _fit(condition, Split())
 
     require_no_seeding(compute)
 
@@ -397,6 +412,7 @@ class _OtherTest(ExampleDataset):
             return super().__call__(split)
         samples = Split(torch.arange(SAMPLES, SAMPLES + 17), 2 * SAMPLES)
         samples.images //= 2
+        samples.texts = {"caption": [f"an ant, number {row}" for row in samples.rows]}
         for name in ("color", "height"):
             samples.metadata[name] = 3 * samples.metadata[name] + 1
         return samples

@@ -88,6 +88,18 @@ class Drawn(Sound):
     split = DrawnSplit
 
 
+class DrawnAtFirst(Sound):
+    """A column that is drawn by the constructor."""
+
+    def __init__(self) -> None:
+        self.height = torch.randn(24)
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        found.metadata["height"] = self.height.clone()
+        return found
+
+
 class NoisySplit(Split):
     def __getitem__(self, index):
         image, target = super().__getitem__(index)
@@ -444,6 +456,7 @@ BROKEN = {
     Words: {"schema_says_what_metadata_holds"},
     Uncaptioned: {"texts_are_a_string_per_sample"},
     Drawn: {"splits_are_always_the_same"},
+    DrawnAtFirst: {"splits_are_always_the_same"},
     Noisy: {"an_item_is_always_the_same", "splits_are_always_the_same", "a_split_pickles"},
     Lenient: {"refuses_other_splits", "the_test_split_is_another", LEAK},
     Unpicklable: {"a_split_pickles"},
