@@ -108,7 +108,7 @@ def test_a_mistake_is_named(tmp_path):
         (
             Text("caption", file, "name"),
             Split(metadata={"name": ["q"]}),
-            "names the sample 'q' in rows 0 and 1",
+            "names the sample 'q' in row 2 and row 3",
         ),
     ]
     for condition, of, message in wrong:
