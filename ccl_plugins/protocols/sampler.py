@@ -23,7 +23,10 @@ class Sampler(Protocol):
         """Batches per epoch, whatever values a condition has."""
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
-        """Global batches of sample indices, (B,) or, for partners, (B, 2), from batch ``start`` on."""
+        """Global batches of sample indices, (B,) or, for partners, (B, 2), from batch ``start`` on.
+
+        Several epochs may be read at once, and every process draws the batches of all.
+        """
 
 
 @traits_of("sampler")

@@ -200,19 +200,22 @@ def sizes(target: Any) -> tuple[int, int]:
     return getattr(target, "EXAMPLE_SIZE", SIZE), getattr(target, "EXAMPLE_BATCH", BATCH_SIZE)
 
 
-def supplied_for(choice: engine.Choice, condition_rows: Any = None) -> dict[str, Any]:
+def supplied_for(
+    choice: engine.Choice, condition_rows: Any = None, of_sizes: tuple[int, int] | None = None
+) -> dict[str, Any]:
     """What a pipeline supplies to a component and to the components inside it.
 
     Args:
         choice: The component.
         condition_rows: The condition values for a sampler, in place of its class's ``EXAMPLE_CONDITION``.
+        of_sizes: The samples of the data set and of a batch for a sampler; None: its `sizes`.
     """
     if choice.kind == "method":
         masks = trait(choice.spec.load(), "masked_views")(choice.params)
         return {"backbone": PatchBackbone() if masks else SmallBackbone()}
     if choice.kind == "sampler":
         target = choice.spec.load()
-        size, batch_size = sizes(target)
+        size, batch_size = of_sizes or sizes(target)
         accepts = trait(target, "value_types")
         value_types = accepts(choice.params) if accepts else ("categorical",)
         discrete = [t for t in value_types if t != "continuous"]

@@ -2,32 +2,63 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
-from unittest import SkipTest
+from unittest import SkipTest, mock
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
 import ccl_registry as engine
+from ccl_plugins.protocols import VALUE_TYPES, trait
 from ccl_plugins.testing.assertions import (
     require,
     require_identical,
+    require_no_seeding,
     require_same_in_another_process,
+    require_same_on_two_ranks,
+    require_unchanged,
 )
-from ccl_plugins.testing.inputs import seeded, sizes, supplied_for
-from ccl_plugins.testing.subject import Subject
+from ccl_plugins.testing.inputs import (
+    CLASSES,
+    Split,
+    condition_values,
+    normal,
+    seeded,
+    sizes,
+    supplied_for,
+)
+from ccl_plugins.testing.subject import CONDITION, Subject
 from ccl_plugins.training.sampling import rank_slice
+
+Batches = list[Tensor]
+
+LATER = (0, 1, 2, 5, 20, 100)
+"""Epochs in which a sampler is examined: it may change in the course of a run."""
+
+EPOCHS = 128
+"""Epochs of the seed 0 among which those of other seeds are looked for."""
+
+SEEDS = (1, 2, 10, 16, 100, 1000, 20_261_128)
+"""Other seeds: neighbors, those that a factor or a mask makes alike, and a date."""
 
 
 def given(subject: Subject) -> str:
     """The sizes that a sampler gets, for reports."""
-    size, batch_size = sizes(subject.target)
+    return _said(*sizes(subject.target))
+
+
+def _said(size: int, batch_size: int) -> str:
     return f"size {size} and batch_size {batch_size}"
 
 
-def epoch(sampler: Any, number: int, start: int = 0) -> list[Tensor]:
-    """The batches of an epoch."""
-    return list(sampler.batches(number, start))
+def epoch(sampler: Any, number: int, start: int = 0) -> Batches:
+    """The batches of an epoch, each as it was when it was drawn."""
+    batches = sampler.batches(number, start)
+    return [batch.clone() if isinstance(batch, Tensor) else batch for batch in batches]
 
 
 def observe(subject: Subject, sampler: Any) -> Any:
@@ -35,48 +66,155 @@ def observe(subject: Subject, sampler: Any) -> Any:
     return [epoch(sampler, number) for number in (0, 1)]
 
 
+def _supplied(subject: Subject, of_sizes: tuple[int, int] | None = None) -> dict[str, Any]:
+    return supplied_for(subject.choice, subject.condition_values, of_sizes)
+
+
+def _of_sizes(subject: Subject) -> Iterator[tuple[str, Any, int, int]]:
+    """The sampler of its sizes, of one that batches divide, and of other batches; it may refuse those.
+
+    Classes are equally large in each.
+    """
+    size, batch_size = sizes(subject.target)
+    yield f"with {given(subject)}", subject.build(), size, batch_size
+    divided = batch_size * CLASSES
+    for other in ((divided * max(1, size // divided), batch_size), (size, batch_size + 2)):
+        try:
+            sampler = subject.build(**_supplied(subject, other))
+        except ValueError:
+            continue
+        yield f"with {_said(*other)}", sampler, *other
+
+
+def _read(subject: Subject) -> dict[str, Any]:
+    """The condition and the split that it reads, as it is given them."""
+    supplied = _supplied(subject)
+    names: list[str] = [each for each in ("condition", "split") if each in subject.choice.supplied]
+    read = {name: supplied[name] for name in names}
+    if not read:
+        raise SkipTest("it reads no condition")
+    return read
+
+
+def _rows(given: Any, rows: Tensor) -> Any:
+    return Split(rows, len(given)) if isinstance(given, Split) else given[rows]
+
+
+def _shuffled(size: int) -> Tensor:
+    return torch.randperm(size, generator=torch.Generator().manual_seed(0))
+
+
+def _rare(given: Any) -> Tensor:
+    """Rows of which one has a class, a twelfth another, and all others a third."""
+    values = given.metadata["label"] if isinstance(given, Split) else given
+    kinds, ids = values.unique(dim=0, return_inverse=True)
+    if len(kinds) < 2 or bool((values != values.round()).any()):
+        raise SkipTest("its condition has no classes")
+    which = torch.zeros(len(values), dtype=torch.long)
+    which[: len(values) // 12 + 1] = 1
+    which[0] = min(len(kinds) - 1, 2)
+    samples = torch.stack([(ids == kind).long().argmax() for kind in range(3)])
+    return samples[which[_shuffled(len(values))]]
+
+
+def _of_rare(subject: Subject) -> Any:
+    """The sampler where a value is rare, unless it refuses that."""
+    read = {name: _rows(given, _rare(given)) for name, given in _read(subject).items()}
+    try:
+        sampler = subject.build(**read)
+    except ValueError as error:
+        raise SkipTest(f"it refuses classes of few samples: {error}") from error
+    if not len(sampler):
+        raise SkipTest("it has no batch where classes have few samples")
+    return sampler
+
+
 def check_an_epoch_is_as_long_as_it_says(subject: Subject) -> None:
     """``len`` must be the number of batches in every epoch, 1 or more; schedules depend on it."""
-    sampler = subject.build()
-    for number in range(2):
-        count = len(epoch(sampler, number))
-        report = f"with {given(subject)} len is {len(sampler)}, and epoch {number} has {count}"
-        require(count == len(sampler) >= 1, report)
+    for where, sampler, *_ in _of_sizes(subject):
+        for number in LATER:
+            count = len(epoch(sampler, number))
+            report = f"{where} len is {len(sampler)}, and epoch {number} has {count}"
+            require(count == len(sampler) >= 1, report)
+
+
+def check_is_as_long_whatever_the_values(subject: Subject) -> None:
+    """Other values of its condition must give as many batches: a condition may be refreshed.
+
+    A sampler whose length depends on the values breaks this, and says why.
+    """
+    here, there = len(subject.build()), len(_of_rare(subject))
+    report = f"with {given(subject)} len is {here}, and where a value is rare it is {there}"
+    require(here == there, report)
 
 
 def check_batches_are_indices(subject: Subject) -> None:
     """A batch must be a long tensor of indices from 0 to size - 1, (batch_size,) or (batch_size, 2)."""
-    size, batch_size = sizes(subject.target)
+    for where, sampler, size, batch_size in _of_sizes(subject):
+        for number in LATER:
+            for batch in epoch(sampler, number):
+                _require_indices(batch, size, batch_size, f"{where} a batch is {batch!r}")
+
+
+def _require_indices(batch: Any, size: int, batch_size: int, report: str) -> None:
+    require(isinstance(batch, Tensor) and batch.dtype == torch.long, report)
     shapes = ((batch_size,), (batch_size, 2))
-    for batch in epoch(subject.build(), 0):
-        report = f"with {given(subject)} a batch is {batch!r}"
-        require(isinstance(batch, Tensor) and batch.dtype == torch.long, report)
-        require(
-            tuple(batch.shape) in shapes and bool(((batch >= 0) & (batch < size)).all()), report
-        )
+    require(tuple(batch.shape) in shapes and bool(((batch >= 0) & (batch < size)).all()), report)
+
+
+def check_partners_are_other_samples(subject: Subject) -> None:
+    """Partners must be other samples than their anchors, at least some: a partner is a second sample."""
+    batches = torch.cat(epoch(subject.build(), 0))
+    if batches.ndim < 2:
+        raise SkipTest("it draws no partners")
+    report = f"with {given(subject)} the {len(batches)} anchors of an epoch are their own partners"
+    require(bool((batches[:, 0] != batches[:, 1]).any()), report)
 
 
 def check_an_epoch_is_a_function_of_its_number(subject: Subject) -> None:
     """An epoch must depend on settings, seed and its number alone.
 
-    In ``batches()``, seed a generator with these and draw from it.
+    In ``batches()``, seed a generator with these and draw from it.  Several epochs may be read at once:
+    keep neither the generator nor the order in the object, and yield a tensor of its own for each batch.
     """
     sampler = subject.build()
     with seeded(1):
         first = epoch(sampler, 3)
+        require_identical([*sampler.batches(3)], first, "the batches, once all are drawn")
     epoch(sampler, 0)
     next(iter(sampler.batches(1)))
     with seeded(2):
         require_identical(epoch(sampler, 3), first, "after other epochs")
+        in_turn = zip(sampler.batches(3), sampler.batches(4), strict=False)
+        require_identical([batch for batch, _ in in_turn], first, "drawn in turn with epoch 4")
         require_identical(epoch(subject.build(), 3), first, "drawn by another object")
+
+
+def check_seeds_no_global_generator(subject: Subject) -> None:
+    """It must not seed Python's, numpy's or torch's global generator, from which others draw next.
+
+    To draw the same numbers each time, seed a generator of its own.
+    """
+    supplied = _supplied(subject)
+    require_no_seeding(lambda: epoch(subject.choice.build(supplied), 1))
+
+
+def check_changes_nothing_that_it_is_given(subject: Subject) -> None:
+    """It must leave the values that it reads as they are: objectives and evaluators read the same."""
+    read = _read(subject)
+    held = [getattr(given, "metadata", given) for given in read.values()]
+    with require_unchanged(lambda: held, " and ".join(read)):
+        epoch(subject.build(**read), 1)
 
 
 def check_start_skips_what_came_before(subject: Subject) -> None:
     """``batches(epoch, start)`` must be the epoch's batches from number ``start`` on, for resumed runs."""
     sampler = subject.build()
-    whole = epoch(sampler, 1)
-    for start in (1, len(whole) - 1, len(whole)):
-        require_identical(epoch(sampler, 1, start), whole[start:], f"start = {start}")
+    for number in (0, 1, 20):
+        whole = epoch(sampler, number)
+        for start in (1, len(whole) - 1, len(whole)):
+            where = f"epoch {number}, start = {start}"
+            require_identical(epoch(sampler, number, start), whole[start:], where)
 
 
 def check_epochs_and_seeds_differ(subject: Subject) -> None:
@@ -85,14 +223,34 @@ def check_epochs_and_seeds_differ(subject: Subject) -> None:
     The sum of seed and epoch does not do for a generator: epoch 1 of the seed 0 would be epoch 0 of the
     seed 1, and runs with several seeds would share most of their epochs.
     """
-    first, later = (epoch(subject.build(seed=0), number) for number in (0, 1))
+    sampler = subject.build(seed=0)
+    of_zero = [epoch(sampler, number) for number in range(EPOCHS)]
     other = epoch(subject.build(seed=1), 0)
-    require(not _same(first, later), "the epochs 0 and 1 give the same")
-    require(not _same(first, other), "the seeds 0 and 1 give the same")
-    require(not _same(later, other), "epoch 1 of the seed 0 is epoch 0 of the seed 1")
+    require(not _same(of_zero[0], of_zero[1]), "the epochs 0 and 1 give the same")
+    require(not _same(of_zero[0], other), "the seeds 0 and 1 give the same")
+    require(not _same(of_zero[1], other), "epoch 1 of the seed 0 is epoch 0 of the seed 1")
+    again = _place(of_zero[:3], of_zero[1:])
+    require(again < 0, f"the epochs from {again + 1} on are those from 0 on")
+    for seed in SEEDS:
+        theirs = subject.build(seed=seed)
+        for number in (0, 1):
+            three = [epoch(theirs, number + i) for i in range(3)]
+            place = _place(three, of_zero)
+            report = (
+                f"the epochs from {place} on of the seed 0 are those from {number} on of {seed}"
+            )
+            require(place < 0, report)
 
 
-def _same(batches: list[Tensor], others: list[Tensor]) -> bool:
+def _place(three: Sequence[Batches], epochs: Sequence[Batches]) -> int:
+    """Where three epochs stand among others, or -1; a single one may come again by chance."""
+    for i in range(len(epochs) - 2):
+        if all(map(_same, three, epochs[i : i + 3])):
+            return i
+    return -1
+
+
+def _same(batches: Batches, others: Batches) -> bool:
     return len(batches) == len(others) and all(map(torch.equal, batches, others))
 
 
@@ -101,23 +259,75 @@ def check_is_the_same_in_another_process(subject: Subject) -> None:
 
     ``hash()`` of a string and the order of a set of strings are others in each process.
     """
-    supplied = supplied_for(subject.choice, subject.condition_values)
-    require_same_in_another_process(_epoch_of, subject.choice, supplied)
+    require_same_in_another_process(_epoch_of, subject.choice, _supplied(subject))
 
 
-def _epoch_of(choice: engine.Choice, supplied: dict[str, Any]) -> list[Tensor]:
+def _epoch_of(choice: engine.Choice, supplied: dict[str, Any]) -> Batches:
     with seeded():
         return epoch(choice.build(supplied), 1)
 
 
-def check_what_it_reads_changes_what_it_draws(subject: Subject) -> None:
-    """A sampler that reads a condition must draw other batches where samples have other values."""
+def check_every_rank_draws_the_whole_batches(subject: Subject) -> None:
+    """Every rank must draw the same batches, of all ranks together: a run gives each rank its part."""
+    require_same_on_two_ranks(
+        _epoch_of_rank, subject.choice, _supplied(subject), rtol=0.0, atol=0.0
+    )
+
+
+def _epoch_of_rank(choice: engine.Choice, supplied: dict[str, Any]) -> Batches:
+    ranked = {}
+    if distributed.is_initialized():  # as torchrun says it
+        rank = str(distributed.get_rank())
+        ranked = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": str(distributed.get_world_size())}
+    with mock.patch.dict(os.environ, ranked):
+        return _epoch_of(choice, supplied)
+
+
+def check_takes_the_types_that_it_accepts(subject: Subject) -> None:
+    """Values of every type that ``value_types`` names, without it of any, must give whole epochs.
+
+    Class ids may have gaps, and numbers one column or several.  A sampler may refuse a form by a
+    ValueError when it is built, but not all forms of a type that it names.
+    """
     if "condition" not in subject.choice.supplied:
         raise SkipTest("it reads no condition")
-    values = supplied_for(subject.choice, subject.condition_values)["condition"]
-    order = torch.randperm(len(values), generator=torch.Generator().manual_seed(0))
-    batches, others = epoch(subject.build(), 0), epoch(subject.build(condition=values[order]), 0)
-    require(not _same(batches, others), "the values in another order give the same batches")
+    if subject.condition_values is not None or hasattr(subject.target, CONDITION):
+        raise SkipTest(f"its values are those of {CONDITION}")
+    size, batch_size = sizes(subject.target)
+    accepts = trait(subject.target, "value_types")
+    names = accepts(subject.choice.params) if accepts else VALUE_TYPES
+    known = len(names) > 0 and not {*names} - {*VALUE_TYPES}
+    require(known, f"value_types gives {names!r}, not some of {', '.join(VALUE_TYPES)}")
+    ids = condition_values(["categorical"], size)
+    forms = {
+        "categorical": {"class ids": ids, "class ids 3, 103 and 203": 100 * ids + 3},
+        "multi_label": {"0/1 columns": condition_values(["multi_label"], size).float()},
+        "continuous": {"a number": normal(size), "three numbers": normal(size, 3)},
+    }
+    for name in names:
+        refused = []
+        for form, values in forms[name].items():
+            try:
+                sampler = subject.build(condition=values)
+            except ValueError as error:
+                refused.append(f"{form}: {error}")
+                continue
+            for batch in epoch(sampler, 0):
+                _require_indices(batch, size, batch_size, f"of {form} a batch is {batch!r}")
+        all_refused = bool(accepts) and len(refused) == len(forms[name])
+        require(not all_refused, f"value_types has {name!r}, and it refuses {'; '.join(refused)}")
+
+
+def check_what_it_reads_changes_what_it_draws(subject: Subject) -> None:
+    """A sampler that reads a condition must draw other batches where samples have other values."""
+    batches = epoch(subject.build(), 0)
+    for name, given in _read(subject).items():
+        other = {name: _rows(given, _shuffled(len(given)))}
+        same = _same(batches, epoch(subject.build(**other), 0))
+        # It may read how many samples have a value alone, which is the same for each of the kit's.
+        with contextlib.suppress(SkipTest):
+            same = same and _same(batches, epoch(_of_rare(subject), 0))
+        require(not same, f"the {name} with its rows in another order gives the same batches")
 
 
 def check_an_epoch_visits_every_sample_once(subject: Subject) -> None:
@@ -125,36 +335,50 @@ def check_an_epoch_visits_every_sample_once(subject: Subject) -> None:
 
     A sampler that leaves out samples or repeats them on purpose breaks this, and says why.
     """
-    size, batch_size = sizes(subject.target)
-    for number in range(2):
-        batches = epoch(subject.build(), number)
-        anchors = torch.cat([batch[:, 0] if batch.ndim == 2 else batch for batch in batches])
-        repeated = len(anchors) - len(anchors.unique())
-        left = size - len(anchors.unique())
-        report = (
-            f"with {given(subject)} {repeated} anchors come again and {left} samples do not come"
-        )
-        require(repeated == 0 and left < batch_size, report)
+    for where, sampler, size, batch_size in _of_sizes(subject):
+        for number in (0, 1):
+            anchors = torch.cat([_anchors(batch) for batch in epoch(sampler, number)])
+            repeated = len(anchors) - len(anchors.unique())
+            left = size - len(anchors.unique())
+            report = f"{where} {repeated} anchors come again and {left} samples do not come"
+            require(repeated == 0 and left < batch_size, report)
 
 
 def check_in_time_every_sample_comes(subject: Subject) -> None:
-    """In 20 epochs every sample must come, as an anchor or as a partner.
+    """In 100 epochs every sample must come, as an anchor or as a partner, one of a rare value too.
 
     One that draws with replacement, or leaves out what fills no last batch, leaves out others in each
-    epoch.  A sampler that leaves out samples on purpose breaks this, and says why.
+    epoch.  A sampler that leaves out samples on purpose breaks this, and says why; where values are rare,
+    it may warn of what it leaves out.
     """
+    _require_all(subject, subject.build(), f"with {given(subject)}")
+    with warnings.catch_warnings(record=True) as said, contextlib.suppress(SkipTest):
+        warnings.simplefilter("always")
+        sampler = _of_rare(subject)
+        if not said:
+            _require_all(subject, sampler, "where one value has one sample and another few,")
+
+
+def _require_all(subject: Subject, sampler: Any, where: str) -> None:
     size, _ = sizes(subject.target)
-    sampler = subject.build()
-    drawn = torch.cat([batch.flatten() for number in range(20) for batch in epoch(sampler, number)])
-    missing = sorted({*range(size)} - {*drawn.tolist()})
-    report = f"with {given(subject)} {len(missing)} samples never came, such as {missing[:3]}"
+    missing = {*range(size)}
+    for number in range(100):
+        missing -= {*torch.cat(epoch(sampler, number)).flatten().tolist()}
+        if not missing:
+            return
+    report = f"{where} {len(missing)} samples never came, such as {sorted(missing)[:3]}"
     require(not missing, report)
 
 
 def check_ranks_share_no_sample(subject: Subject) -> None:
     """A batch must hold no anchor twice, and split into parts for two processes."""
-    for batch in epoch(subject.build(), 0):
-        anchors = batch[:, 0] if batch.ndim == 2 else batch
+    sampler = subject.build()
+    for batch in [each for number in (0, 1, 20) for each in epoch(sampler, number)]:
+        anchors = _anchors(batch)
         first, second = (set(rank_slice(anchors, rank, 2).tolist()) for rank in range(2))
         different = not first & second and len(first | second) == len(anchors)
         require(different, f"a batch has the anchors {anchors.tolist()}")
+
+
+def _anchors(batch: Tensor) -> Tensor:
+    return batch[:, 0] if batch.ndim == 2 else batch
