@@ -49,6 +49,7 @@ from ccl_plugins.numerics.generators import seed_everything, undisturbed
 from ccl_plugins.protocols import Measurement
 from ccl_plugins.training import fitting
 from ccl_plugins.training.features import widths
+from ccl_plugins.training.findings import Finding
 from ccl_plugins.training.first_use import check_columns_of_views
 from ccl_plugins.training.fitting import CannotBegin, FitResult, fit, until_begun
 from ccl_plugins.training.parts import Parts
@@ -57,6 +58,7 @@ from ccl_plugins.training.sampling import check_batches, check_processes
 from ccl_plugins.training.saved import ResumePoint
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.logging import exact_files, log_evaluation, names_of
+from ccl_plugins.watching.noise import unmoved
 
 
 class RunExists(FileExistsError, engine.Mistake):
@@ -344,9 +346,10 @@ def train(
     folder, pipeline, point = checked.folder, checked.pipeline, checked.point
     # The first process owns the folder, for all.
     with naming_component(pipeline), owning(folder.path) if is_first() else nullcontext():
+        found: list[Finding] = []
         if is_first():
             given = (parts, pipeline, prepared.splits, folder.path)
-            measured, original = ({}, None) if point else measure_before(*given)
+            measured, original, found = ({}, None, []) if point else measure_before(*given)
             _begin(prepared)
         with watchers.opened_loggers(folder, point.step if point else None) as loggers:
             if is_first() and measured:
@@ -364,7 +367,7 @@ def train(
                 record,
                 run=folder,
                 resume=point,
-                callbacks=watchers.all_callbacks(folder, record, costs, resumed=resumed),
+                callbacks=watchers.all_callbacks(folder, record, costs, found, resumed=resumed),
                 progress=progress,
                 loggers=loggers,
             )
@@ -413,8 +416,8 @@ def _is_finished(checked: Checked) -> bool:
 
 def measure_before(
     parts: Parts, pipeline: Composition, splits: Sequence[Any], folder: Path | None
-) -> tuple[dict[str, Measurement], Tensor | None]:
-    """What is measured of the backbone, and its features of the test split, if they are to be kept.
+) -> tuple[dict[str, Measurement], Tensor | None, list[Finding]]:
+    """What is measured of the backbone, its features of the test split if they are kept, and what is off.
 
     Args:
         parts: The parts of the pipeline.
@@ -426,7 +429,7 @@ def measure_before(
         CannotBegin: If evaluators that were chosen cannot measure.
     """
     if not pipeline.built_evaluators:
-        return {}, None
+        return {}, None, []
     parts.method.to(accelerator())
     try:
         with undisturbed(), until_begun():
@@ -440,12 +443,14 @@ def measure_before(
                 folder=folder,
             )
             kept = test.features if read_original(pipeline.built_evaluators) else None
-            return measure(pipeline, train, replace(test, original=kept)), kept
+            test = replace(test, original=kept)
+            measured = measure(pipeline, train, test)
+            return measured, kept, [*unmoved(pipeline.built_evaluators, train, test)]
     except CannotBegin as error:
         if not pipeline.evaluates_by_default:
             raise
         # Nobody chose these evaluators, and the data may be too few for them.
         warnings.warn(f"the backbone is not measured before training: {error}", stacklevel=2)
-        return {}, None
+        return {}, None, []
     finally:
         parts.method.to("cpu")  # where every run starts

@@ -13,6 +13,7 @@ from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import trait
+from ccl_plugins.training.findings import Finding
 from ccl_plugins.watching.logging import check_loggers, contained, log_hyperparameters, opened
 
 if TYPE_CHECKING:
@@ -58,7 +59,13 @@ class Watchers:
             yield [*_on_this_process(own), *ours, *_on_this_process(self.plugin_loggers)]
 
     def all_callbacks(
-        self, run: RunFolder, record: Mapping[str, Any], costs: Costs, *, resumed: bool
+        self,
+        run: RunFolder,
+        record: Mapping[str, Any],
+        costs: Costs,
+        found: Iterable[Finding] = (),
+        *,
+        resumed: bool,
     ) -> list[Any]:
         """The callbacks, with those that watch every run.
 
@@ -66,6 +73,7 @@ class Watchers:
             run: The run's folder.
             record: Its record, of which loggers are told.
             costs: Measures the time that the others take.
+            found: What was found before training.
             resumed: Whether it is continued.
         """
         from pytorch_lightning.callbacks import LambdaCallback
@@ -83,7 +91,7 @@ class Watchers:
             evaluators = [*self.pipeline.built_evaluators, *(monitors or ())]
             columns = [name for each in evaluators for name in trait(each, "columns")]
             watching.append(Monitor(self.pipeline.monitor, costs, monitors, columns))
-        return [*watching, *self.callbacks, Diagnosis(run, self.symptoms)]
+        return [*watching, *self.callbacks, Diagnosis(run, self.symptoms, found)]
 
 
 def watchers_of(pipeline: Composition, callbacks: Iterable[Any], logger: Any) -> Watchers:

@@ -53,7 +53,7 @@ def frozen_features(
     features, _ = _forward(method, method.encode, split, transform, batch_size, workers, into)
     images = Images(
         torch.arange(len(split)),
-        partial(_plain_batches, split, transform, workers),
+        partial(plain_batches, split, transform, workers),
         partial(copy.deepcopy, method.backbone),
     )
     columns, words = columns_and_words(split.metadata)
@@ -213,14 +213,15 @@ def _forward(
     part = into.part or range(1)
     pieces = list(torch.arange(part.start, part.stop).split(batch_size))
     with evaluating(method), torch.no_grad():
-        for batch in _plain_batches(split, transform, workers, pieces):
+        for batch in plain_batches(split, transform, workers, pieces):
             into.add(function(batch.to(like)).float().cpu()[: len(into.part)])
     return into.done()
 
 
-def _plain_batches(
+def plain_batches(
     split: Any, transform: Transform, workers: int, pieces: list[Tensor]
 ) -> Iterator[Tensor]:
+    """The un-augmented images of pieces of a split, each given by its rows (k,)."""
     samples = getattr(split, "samples", None)
     held = getattr(split, "images", samples.values if isinstance(samples, Rows) else None)
     if isinstance(held, Tensor) and len(held) == len(split):

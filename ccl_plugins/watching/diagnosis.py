@@ -30,6 +30,7 @@ from ccl_plugins.training.findings import Finding, Findings, read_findings
 from ccl_plugins.training.loss_log import LossLog
 from ccl_plugins.watching.batches import Embeddings, embedding_numbers
 from ccl_plugins.watching.chance import Scale, detached, scale_of
+from ccl_plugins.watching.first_steps import FIRST_STEPS
 from ccl_plugins.watching.symptoms import SYMPTOMS, Beginning, Observation, Start, Symptom
 from ccl_registry.errors import errors_as_warning
 
@@ -42,12 +43,17 @@ class Diagnosis(Callback):
 
     Args:
         run: The run's folder, whose file of findings is a list of tables with the values of each.
-        symptoms: Those that are looked for beside `SYMPTOMS`, as plug-ins bring them.
+        symptoms: Those that are looked for beside those of the library, as plug-ins bring them.
+        found: What was found before training.
     """
 
-    def __init__(self, run: RunFolder, symptoms: Iterable[Symptom] = ()) -> None:
+    def __init__(
+        self, run: RunFolder, symptoms: Iterable[Symptom] = (), found: Iterable[Finding] = ()
+    ) -> None:
         self.run = run
-        self.symptoms = dict(_named([*(each() for each in SYMPTOMS), *symptoms]))
+        self.found_before = tuple(found)
+        built_in = (each() for each in (*SYMPTOMS, *FIRST_STEPS))
+        self.symptoms = dict(_named([*built_in, *symptoms]))
         """What is looked for, by its name in checkpoints."""
         self._findings = Findings()
         self._losses: LossLog | None = None
@@ -84,6 +90,8 @@ class Diagnosis(Callback):
         self._weights = [(w, was.to(w.device)) for w, was in zip(weights, first, strict=True)]
         if is_first():
             self._write()
+        for finding in self.found_before:
+            self._findings.say(finding)
         temperatures = [(each, float(value)) for each, value in _temperatures(pl_module.objective)]
         beginning = self._beginning(trainer, pl_module, temperatures)
         self._ask(lambda symptom: symptom.begin(Beginning(**beginning)))
@@ -104,9 +112,9 @@ class Diagnosis(Callback):
         assert self._losses is not None
         if self._losses.latest is not self._seen:
             self._seen = self._losses.latest
-            self._look(trainer, pl_module, self._seen["loss"])
+            self._look(trainer, pl_module, self._seen["loss"], batch)
         elif not self._start and self._pairs is not None and trainer.global_step:
-            self._look(trainer, pl_module, float(trainer.callback_metrics["loss"]))
+            self._look(trainer, pl_module, float(trainer.callback_metrics["loss"]), batch)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Look at what an unfinished interval at the end of the run logged."""
@@ -166,7 +174,7 @@ class Diagnosis(Callback):
             "temperatures": tuple(temperatures),
         }
 
-    def _look(self, trainer: pl.Trainer, module: Any, loss: float) -> None:
+    def _look(self, trainer: pl.Trainer, module: Any, loss: float, batch: Any = None) -> None:
         """Look at the last pairs, given the mean loss of the interval."""
         pairs, self._pairs = self._pairs, None
         if pairs is None:  # the first interval of a resumed run may have begun before
@@ -182,10 +190,14 @@ class Diagnosis(Callback):
         assert self._losses is not None
         seen = Observation(
             **self._beginning(trainer, module, temperatures),
+            method=module.method,
+            transform=module.parts.transform,
+            split=module.split,
             first=first,
             halfway=step >= wait // 2,
             late=step >= wait,
             due=step == module.length.steps or before < wait <= step,
+            batch=batch,
             pairs=pairs,
             loss=loss,
             recent=sum(self._recent) / len(self._recent),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 import warnings
@@ -17,19 +16,19 @@ from pytorch_lightning.callbacks import Callback
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.evaluators.intervals import without_intervals
 from ccl_plugins.files.mapped import rows
 from ccl_plugins.files.processes import is_first
 from ccl_plugins.information.plane import points
 from ccl_plugins.metadata.groups import sample_groups
 from ccl_plugins.metadata.variable import Variable
-from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Evaluator, Frozen, trait
 from ccl_plugins.training import ranks
+from ccl_plugins.training.findings import Finding
 from ccl_plugins.training.loss_log import COSTS, publish
 from ccl_plugins.watching.bank import Bank, roles
 from ccl_plugins.watching.batches import described_kernels, same_label
 from ccl_plugins.watching.columns import LABEL, Columns
+from ccl_plugins.watching.noise import alone, unmoved
 from ccl_plugins.watching.settings import MonitorSettings
 from ccl_registry.errors import one_line
 
@@ -169,6 +168,9 @@ class Monitor(Callback):
         self._informed: dict[str, tuple[Tensor, dict[str, float]]] = {}
         self._failed: set[tuple[str, ...]] = set()
         self._restored: Mapping[str, Any] = {}
+        self._first = False
+        """Whether the next measurement is the first of a run, with which noise is compared."""
+        self._unmoved: list[Finding] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Choose the samples that are kept, and go on where a resumed run stopped."""
@@ -189,6 +191,7 @@ class Monitor(Callback):
         self._written = written.to(module.device)
         fitted, held = (written & side for side in (~self._held, self._held))
         self._sides = fitted.nonzero().flatten(), held.nonzero().flatten()
+        self._first = not module.consumed.batches
         self._load(module.device)
 
     def _plan(self, batches: int) -> None:
@@ -255,6 +258,9 @@ class Monitor(Callback):
             numbers, index = self.bank.read()
         if is_first() and len(index):
             yield from self._evaluated(numbers, index).items()
+            for finding in self._unmoved:
+                module.findings.say(replace(finding, step=module.global_step))
+            self._first, self._unmoved = False, []
         if self._same_label is not None:
             same, negatives = ranks.summed([self._same_label])[0].tolist()
             if negatives:
@@ -267,7 +273,10 @@ class Monitor(Callback):
             yield from self._information(module.tables)
 
     def _evaluated(self, numbers: Tensor, index: Tensor) -> dict[str, float]:
-        """What evaluators measure of a bank; nothing of features that are not finite."""
+        """What evaluators measure of a bank; nothing of features that are not finite.
+
+        Those that were chosen measure noise too at the first measurement of a run.
+        """
         if not bool(numbers.isfinite().all()):
             return {}
         columns = self.columns.measurable()
@@ -292,6 +301,8 @@ class Monitor(Callback):
                     try:
                         measured = evaluator(train, on)
                         by_name |= {one.name: float(one.value) for one in measured}
+                        if self._first and chosen is not None:
+                            self._unmoved += unmoved([evaluator], train, on)
                     except Exception as error:
                         # Those that nobody chose may have too few samples.
                         if not (chosen is None and isinstance(error, ValueError)):
@@ -374,15 +385,3 @@ def varying(train: Frozen, test: Frozen) -> tuple[Frozen, Frozen]:
                 else:
                     del columns[name]
     return replace(train, metadata=both[0]), replace(test, metadata=both[1])
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Evaluators are run without intervals, without log, and without an effect on random generators."""
-    level = (logger := logging.getLogger("ccl_plugins.evaluators")).level
-    logger.setLevel(logging.ERROR)
-    try:
-        with undisturbed(), without_intervals():
-            yield
-    finally:
-        logger.setLevel(level)

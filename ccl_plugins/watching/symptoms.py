@@ -89,10 +89,14 @@ class Observation(Beginning):
     """What is seen of a run where it logs its losses: at the first step, and after every interval.
 
     Args:
+        method: The method.
+        transform: The transform of the views.
+        split: The training split.
         first: Whether this is the first step of the run.
         halfway: Whether half of the time has passed after which it is late.
         late: Whether half of the run and the warm-up have passed, so that a run should have learned.
         due: Whether this is the first look that is late, or the end of the run.
+        batch: The last batch, as the method got it; None after the last step of a run.
         pairs: Those of the last batch, without gradient.
         loss: The mean loss of the interval.
         recent: The mean of this loss and of the one before.
@@ -104,10 +108,14 @@ class Observation(Beginning):
         scale: The ends of the loss on these pairs.  All processes must ask for them at the same time.
     """
 
+    method: Any
+    transform: Any
+    split: Any
     first: bool
     halfway: bool
     late: bool
     due: bool
+    batch: Any
     pairs: Pairs
     loss: float
     recent: float
@@ -555,4 +563,7 @@ SYMPTOMS: tuple[type[Symptom], ...] = (
     RisingLoss,
     UnmovedLoss,
 )
-"""Those that every run looks for, in the order in which they are looked for: causes before what follows."""
+"""Those that every run looks for, in the order in which they are looked for: causes before what follows.
+
+What is compared in the first steps is in `FIRST_STEPS`.
+"""
