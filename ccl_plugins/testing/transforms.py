@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional
 
+import ccl_registry as engine
 from ccl_plugins.kinds import registry
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import (
@@ -21,6 +22,7 @@ from ccl_plugins.testing.assertions import (
     require_identical,
     require_no_seeding,
     require_same_draws,
+    require_same_in_another_process,
     require_unchanged,
 )
 from ccl_plugins.testing.inputs import SHAPE, images, seeded
@@ -157,7 +159,7 @@ def _ways(built: Any, sample: Any, image: Any) -> dict[str, Draw]:
             return function(sample)
 
     def together(seeds: Sequence[int]) -> list[Tensor]:
-        images, numbers = image.expand(len(seeds), *image.shape), torch.tensor([*seeds])
+        images, numbers = torch.stack([image] * len(seeds)), torch.tensor([*seeds])
         with seeded():  # a law of its own names what draws from the generators
             return [f(images, numbers + 1000 * i) for i, f in enumerate(of_batches)]
 
@@ -254,6 +256,10 @@ def check_remembers_no_image(subject: Subject) -> None:
             expected = subject.build()(sample)
         with seeded(seed):
             require_identical(built(sample), expected, f"in a later call, under the seed {seed}")
+    with seeded():
+        require_identical(
+            built.plain(batch[1]), subject.build().plain(batch[1]), "plain, of another sample later"
+        )
     if not isinstance(batch, Tensor):
         return
     memory = batch[0].clone()
@@ -262,6 +268,24 @@ def check_remembers_no_image(subject: Subject) -> None:
     require_identical(
         built.plain(memory), built.plain(batch[1]), "plain, in the memory of another image"
     )
+
+
+def check_is_the_same_in_another_process(subject: Subject) -> None:
+    """What a transform makes of a text must be the same in every process, and in a later session.
+
+    ``hash()`` of a string and the order of a set of strings are others in each process.
+    """
+    given = samples(subject)[0]
+    parts = given[0].values() if isinstance(given[0], Mapping) else given[:1]
+    if not any(isinstance(part, str) for part in parts):
+        raise SkipTest("it reads no text")
+    require_same_in_another_process(_read_alike, subject.choice, given)
+
+
+def _read_alike(choice: engine.Choice, given: Sequence[Any]) -> list[Tensor]:
+    built = choice.build({})
+    with seeded():
+        return [view for sample in given for view in built(sample)]
 
 
 def check_leaves_the_image_as_it_is(subject: Subject) -> None:
@@ -360,13 +384,19 @@ def check_plain_has_the_scale_of_views(subject: Subject) -> None:
     ends = [torch.full_like(batch[0], level) for level in (0, 255)]
     plain = torch.stack([built.plain(each).flatten(1).mean(1) for each in ends])  # (2, channels)
     apart = (plain[1] - plain[0]).abs()
+    require(bool(plain.isfinite().all()), "plain of an image of one color is not finite")
     if float(apart.min()) < 1e-4:
         raise SkipTest("it gives even images of any brightness alike")
     for (where, dark), (_, light) in zip(*(_drawn_of(built, each) for each in ends), strict=True):
         both = torch.stack([_within(dark), _within(light)])  # (2 images, 2 ends, channels)
         spread = both.amax((0, 1)) - both.amin((0, 1))
+        seen = torch.stack([dark, light])
+        lost = float(seen.max() - seen.min()) < 1e-4 * float(apart.min())
+        require(
+            not lost, f"black and white are {_listed(plain.mean(1))} in plain, and equal in {where}"
+        )
         if float(spread.min()) < 1e-6:
-            continue
+            continue  # nearly all is masked
         off = torch.maximum(both[:, 0] - plain, plain - both[:, 1]).clamp_min(0)
         report = (
             f"black and white are {_listed(plain.mean(1))} in plain, and {_listed(both[0].mean(1))} and"
@@ -429,11 +459,31 @@ def check_views_of_a_batch_are_drawn_row_by_row(subject: Subject) -> None:
     seeds = torch.arange(len(batch)) + 7
     sizes = trait(built, "sizes") or [None] * len(functions)
     for function, size in zip(functions, sizes, strict=False):
-        require_same_draws(partial(function, batch, seeds))
         with require_unchanged(lambda: [batch, seeds]):
             together = function(batch, seeds)
+        require_same_draws(partial(function, batch, seeds))
         like = tuple(built.plain(batch[0]).shape)
         shapes = tuple(together.shape[1:]), like if size is None else (*like[:-2], size, size)
         require(shapes[0] == shapes[1], f"a view is {shapes[0]}, and must be {shapes[1]}")
+        types = together.dtype, built.plain(batch[0]).dtype
+        require(types[0] == types[1], f"a view is of {types[0]}, and plain(image) of {types[1]}")
         alone = [function(batch[i : i + 1], seeds[i : i + 1]) for i in range(len(batch))]
         require_equal(torch.cat(alone), together, "each row alone", rtol=1e-4, atol=1e-5)
+
+
+def check_views_of_a_batch_are_drawn_on_its_device(subject: Subject) -> None:
+    """``batch_transforms`` must draw where the images are: make constants there, too.
+
+    This runs on the device ``meta``, where a constant made on the CPU is an error.
+    """
+    built, batch = subject.build(), samples(subject)[1]
+    functions = trait(built, "batch_transforms")
+    if not functions:
+        raise SkipTest("it draws no views of whole batches")
+    for function in functions:
+        try:
+            views = function(batch.to("meta"), torch.arange(len(batch), device="meta"))
+        except Exception as error:
+            require("not on the expected device" not in str(error), str(error))
+            raise SkipTest(f"it does not run on the device meta: {error}") from error
+        require(views.device.type == "meta", f"views are on the device {views.device}")

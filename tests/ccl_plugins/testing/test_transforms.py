@@ -82,9 +82,10 @@ class Remembering(Sound):
     """Keeps the views of an image by its id, to save time."""
 
     def __init__(self):
-        self.views = {}
+        self.views, self.images = {}, []
 
     def __call__(self, image):
+        self.images.append(image)  # so that no other image gets its id
         return self.views.setdefault(id(image), super().__call__(image))
 
 
@@ -92,11 +93,12 @@ class RememberingPlain(Sound):
     """Keeps what is not augmented by its id."""
 
     def __init__(self):
-        self.known = {}
+        self.known, self.images = {}, []
 
     def plain(self, image):
         if image.ndim == 4:
             return super().plain(image)
+        self.images.append(image)  # so that no other image gets its id
         return self.known.setdefault(id(image), super().plain(image))
 
 
@@ -216,6 +218,71 @@ class SignedInABatch(Together):
         return (images / 127.5 - 1) * (0.5 + uniforms(seeds, 1))[:, :, None, None]
 
 
+class DoubleInABatch(Together):
+    """Numbers of another type in a batch."""
+
+    def _view(self, images, seeds):
+        return images / 255 + uniforms(seeds, 1)[:, :, None, None].double()
+
+
+class SpoilingABatch(Together):
+    """Writes into the images of a batch."""
+
+    def _view(self, images, seeds):
+        images[..., :4] = 0
+        return images / 255 + uniforms(seeds, 1)[:, :, None, None]
+
+
+class OnTheCpu(Together):
+    """Holds a constant on the CPU."""
+
+    def _view(self, images, seeds):
+        return images / torch.full((1, 1, 1, 1), 255.0) + uniforms(seeds, 1)[:, :, None, None]
+
+
+class Centered(Sound):
+    """Subtracts the mean of each view, and not that of plain."""
+
+    def __call__(self, image):
+        views = [image / 255 * (1 + torch.rand(())) for _ in range(2)]
+        return [view - view.mean() for view in views]
+
+
+class Words:
+    """Right: the lengths of the words of a caption."""
+
+    source, value_types, count = "caption", (), 1
+    EXAMPLE_VALUES = ("a seven", "one more", "two words")
+
+    def __call__(self, image):
+        return [self.plain(image)]
+
+    def plain(self, image):
+        if not isinstance(image, str):
+            return torch.stack([self.plain(text) for text in image])
+        return torch.tensor([self.number(word) for word in image.split()])
+
+    def number(self, word):
+        return len(word)
+
+
+class Hashed(Words):
+    """Numbers of words by their hash."""
+
+    def number(self, word):
+        return hash(word) % 1000
+
+
+class Numbered(Words):
+    """Numbers of words in the order in which they are met."""
+
+    def __init__(self):
+        self.known = {}
+
+    def number(self, word):
+        return self.known.setdefault(word, len(self.known))
+
+
 class Blue(Sound):
     """Reverses the channels without augmentation."""
 
@@ -284,7 +351,7 @@ class Fixed(Sound):
 
 VIEWS, DRAWN = {"gives_as_many_views_as_it_says"}, {"is_drawn_from_the_generators"}
 SCALE, SHOWS = {"plain_has_the_scale_of_views"}, {"plain_shows_the_image_as_views_do"}
-EACH = {"every_view_is_drawn"}
+EACH, ROWS = {"every_view_is_drawn"}, {"views_of_a_batch_are_drawn_row_by_row"}
 BROKEN = {
     Sound: set(),
     Miscounted: VIEWS,
@@ -306,9 +373,16 @@ BROKEN = {
     Drawing: {"leaves_the_image_as_it_is"},
     Signed: SCALE,
     SignedInABatch: SCALE,
+    Centered: SCALE,
+    DoubleInABatch: ROWS,
+    SpoilingABatch: ROWS,
+    OnTheCpu: {"views_of_a_batch_are_drawn_on_its_device"},
+    Words: set(),
+    Hashed: {"is_the_same_in_another_process"},
+    Numbered: {"remembers_no_image"},
     Blue: SHOWS,
     Lying: SHOWS,
-    Together: {"views_of_a_batch_are_drawn_row_by_row"} | EACH,
+    Together: ROWS | EACH,
     DrawnOnce: {"views_of_an_image_are_drawn_apart"},
     Remembering: {"remembers_no_image"},
     RememberingPlain: {"remembers_no_image"},
