@@ -455,7 +455,8 @@ def check_gives_the_column_that_it_names(subject: Subject) -> None:
     condition = _build_fitted(subject)
     split, known, named = Split(), fit(condition), 0
     for key, variable in _parts(condition).items():
-        if (column := trait(variable, "column")) not in split.metadata:
+        column = trait(variable, "column")
+        if not isinstance(column, str) or column not in split.metadata:
             continue
         named += 1
         reads = {
