@@ -64,9 +64,9 @@ def change(parameters: Iterable[Tensor]) -> None:
         parameter += normal(*parameter.shape, seed=number, dtype=parameter.dtype) / 4
 
 
-def trained(method: Any, are: bool = True) -> list[Tensor]:
-    """The weights that are trained; or those that are not."""
-    return [p for p in method.parameters() if p.requires_grad == are and p.is_floating_point()]
+def trained(method: Any) -> list[Tensor]:
+    """The weights that are trained."""
+    return [p for p in method.parameters() if p.requires_grad]
 
 
 def conditions_of(index: Tensor, epoch: int = 0, *, reader: Any = None) -> dict[str, Tensor]:
@@ -161,7 +161,7 @@ def train_step(method: Any, number: int, epoch: int = 0, ranks: int = 1) -> tupl
         method.enqueue(pairs)
         with torch.no_grad():
             for parameter in method.parameters():
-                if parameter.grad is not None:
+                if parameter.is_leaf and parameter.grad is not None:
                     parameter -= 0.1 * _mean(parameter.grad, ranks)
                     parameter.grad = None
         method.after_step(number, 10)
@@ -224,9 +224,10 @@ def check_features_are_of_the_backbone(subject: Subject) -> None:
         return found
 
     features, own = features_now(), {id(p) for p in method.backbone.parameters()}
-    change(p for p in trained(method, False) if id(p) not in own)
-    where = "features, once weights outside of `backbone` that are not trained are others"
-    require_equal(features_now(), features, where)
+    change(p for p in method.parameters() if id(p) not in own)
+    require_equal(
+        features_now(), features, "features, once weights outside of `backbone` are others"
+    )
     same = [i for i in range(1, len(features)) if torch.allclose(features[i], features[0])]
     require(not same, f"the features in row 0 are those in row {', '.join(map(str, same))} too")
 
@@ -670,6 +671,10 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
     """
     method = subject.build().eval()
     if not has_queue(subject, method):
+        queue = pairs_of(method, views_of(method)).queue
+        require(
+            queue is None, "its pairs have a queue, which `read_conditions` or `has_queue` denies"
+        )
         raise SkipTest("it has no queue, by its traits `read_conditions` and `has_queue`")
     change(trained(method))  # so that keys are no queries
     views = views_of(method)
@@ -762,7 +767,10 @@ def _as_compared(x: Pairs, y: Pairs, name: str) -> bool:
 
 
 def check_masks_the_views_that_it_says(subject: Subject) -> None:
-    """``masked_views`` must be the number of views of ``masking``; masked patches come with scores."""
+    """``masked_views`` must be the number of views of ``masking``, which draws from global generators.
+
+    A mask is ``(rows, columns)``, bool; masked patches come with scores.
+    """
     method = subject.build().train()
     views, masking = views_of(method), trait(method, "masking")
     number = trait(method, "masked_views")(subject.choice.params)
@@ -772,6 +780,15 @@ def check_masks_the_views_that_it_says(subject: Subject) -> None:
     require(
         number == of_masking, f"masked_views(parameters) is {number}, masking.views {of_masking}"
     )
+    patch_height, patch_width, _ = method.backbone.patch_shape
+    wanted = (SHAPE[1] // patch_height, SHAPE[2] // patch_width), torch.bool
+    drawn = []
+    for _ in range(2):
+        with seeded():
+            drawn.append([masking(*SHAPE[1:]) for _ in range(of_masking)])
+    shapes = {(tuple(mask.shape), mask.dtype) for mask in drawn[0]}
+    require(shapes == {wanted}, f"masking{SHAPE[1:]} gives {shapes}, and must give {wanted}")
+    require_identical(drawn[1], drawn[0], "masks under the same seed")
     patches = method.embed(views, masks_of(method, views)).patches
     require(patches is not None, "embed(views, masks) gave no patches")
 
@@ -864,6 +881,11 @@ def check_goes_through_an_epoch(subject: Subject) -> None:
     require(bool(losses.isfinite().all()), f"the losses are {losses.tolist()}")
     numbers = [*method.parameters(), *method.buffers()]
     require(all(bool(x.isfinite().all()) for x in numbers), "some weights are not finite")
+    grown = [name for name, p in method.named_parameters() if not p.is_leaf]
+    report = (
+        f"the steps hold the graphs of all before in {', '.join(grown)}: move it without gradient"
+    )
+    require(not grown, report)
 
 
 def check_embeds_in_half_precision(subject: Subject) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import normalize
@@ -423,7 +424,8 @@ class Copied(SimSiam):
         self.copy = copy.deepcopy(nn.Sequential(self.backbone, self.head)).requires_grad_(False)
 
     def embed(self, views):
-        keys = torch.stack([self.copy(view) for view in views])
+        with torch.no_grad():
+            keys = torch.stack([self.copy(view) for view in views])
         return replace(super().embed(views), keys=keys)
 
     @torch.no_grad()
@@ -616,6 +618,24 @@ class Gathered(SoundKeys):
         return gather(self.key_encoder(x))
 
 
+class DeniesItsQueue(SoundKeys):
+    """Says that it has no queue."""
+
+    @staticmethod
+    def has_queue(parameters):
+        return False
+
+
+class WithGraphs(Copied):
+    """Moves its copy with gradient, and so holds the graphs of all steps."""
+
+    def after_step(self, step, total):
+        with torch.enable_grad():
+            sources = (*self.backbone.parameters(), *self.head.parameters())
+            for p, source in zip(self.copy.parameters(), sources, strict=True):
+                p.copy_(0.9 * p + 0.1 * source)
+
+
 class DeclaresMore(Sound):
     """Declares a condition that it does not read."""
 
@@ -631,6 +651,25 @@ class SameAge(Sound):
         pairs = super().pairs(embedded, samples)
         age = pairs.everyone("age")
         return pairs.excluding((age[pairs.rows, None] - age).abs() > 100)
+
+
+class OwnDraws:
+    """Masks that no global generator draws."""
+
+    views = 2
+
+    def __call__(self, height, width):
+        drawn = np.random.default_rng().random((height // 8, width // 8))
+        return torch.from_numpy(drawn < 0.5)
+
+
+class MasksByItself(IBOT):
+    """Masks that no seed repeats."""
+
+    EXAMPLE = IBOT.EXAMPLE
+
+    def __setattr__(self, name, value):
+        super().__setattr__(name, OwnDraws() if name == "masking" else value)
 
 
 class MasksMore(IBOT):
@@ -675,6 +714,14 @@ BROKEN = {
     AnyBatch: {"takes_the_batches_that_it_checks"},
     DeclaresMore: {"conditions_that_it_reads_change_its_pairs"},
     SameAge: set(),
+    MasksByItself: {
+        "a_resumed_run_goes_on_as_it_would_have",
+        "masks_the_views_that_it_says",
+        "own_keys_are_at_own_positions",
+        "two_processes_equal_one",
+    },
+    DeniesItsQueue: {"what_is_enqueued_are_keys"},
+    WithGraphs: {"goes_through_an_epoch"},
     MasksMore: {"masks_the_views_that_it_says"},
     FirstTwo: {"every_view_reaches_the_pairs"},
     TwoAndNoMore: set(),
