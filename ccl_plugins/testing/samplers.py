@@ -45,6 +45,9 @@ EPOCHS = 128
 SEEDS = (1, 2, 10, 16, 100, 1000, 20_261_128)
 """Other seeds: neighbors, those that a factor or a mask makes alike, and a date."""
 
+READ = ("condition", "split")
+"""What a sampler may read of the data set."""
+
 
 def given(subject: Subject) -> str:
     """The sizes that a sampler gets, for reports."""
@@ -81,16 +84,15 @@ def _of_sizes(subject: Subject) -> Iterator[tuple[str, Any, int, int]]:
     for other in ((divided * max(1, size // divided), batch_size), (size, batch_size + 2)):
         try:
             sampler = subject.build(**_supplied(subject, other))
-        except ValueError:
+        except (ValueError, TypeError, AssertionError):
             continue
         yield f"with {_said(*other)}", sampler, *other
 
 
-def _read(subject: Subject) -> dict[str, Any]:
-    """The condition and the split that it reads, as it is given them."""
+def _read(subject: Subject, names: Sequence[str] = READ) -> dict[str, Any]:
+    """What it reads of the data set, as it is given that."""
     supplied = _supplied(subject)
-    names: list[str] = [each for each in ("condition", "split") if each in subject.choice.supplied]
-    read = {name: supplied[name] for name in names}
+    read = {name: supplied[name] for name in names if name in subject.choice.supplied}
     if not read:
         raise SkipTest("it reads no condition")
     return read
@@ -117,16 +119,18 @@ def _rare(given: Any) -> Tensor:
     return samples[which[_shuffled(len(values))]]
 
 
-def _of_rare(subject: Subject) -> Any:
-    """The sampler where a value is rare, unless it refuses that."""
-    read = {name: _rows(given, _rare(given)) for name, given in _read(subject).items()}
-    try:
-        sampler = subject.build(**read)
-    except ValueError as error:
-        raise SkipTest(f"it refuses classes of few samples: {error}") from error
+def _of_rare(subject: Subject, names: Sequence[str] = READ) -> tuple[Any, bool]:
+    """The sampler where a value is rare, unless it refuses that, and whether it warns."""
+    read = {name: _rows(given, _rare(given)) for name, given in _read(subject, names).items()}
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            sampler = subject.build(**read)
+        except ValueError as error:
+            raise SkipTest(f"it refuses classes of few samples: {error}") from error
     if not len(sampler):
         raise SkipTest("it has no batch where classes have few samples")
-    return sampler
+    return sampler, bool(said)
 
 
 def check_an_epoch_is_as_long_as_it_says(subject: Subject) -> None:
@@ -143,14 +147,17 @@ def check_is_as_long_whatever_the_values(subject: Subject) -> None:
 
     A sampler whose length depends on the values breaks this, and says why.
     """
-    here, there = len(subject.build()), len(_of_rare(subject))
+    here, there = len(subject.build()), len(_of_rare(subject, READ[:1])[0])
     report = f"with {given(subject)} len is {here}, and where a value is rare it is {there}"
     require(here == there, report)
 
 
 def check_batches_are_indices(subject: Subject) -> None:
     """A batch must be a long tensor of indices from 0 to size - 1, (batch_size,) or (batch_size, 2)."""
-    for where, sampler, size, batch_size in _of_sizes(subject):
+    samplers = [*_of_sizes(subject)]
+    with contextlib.suppress(SkipTest):
+        samplers.append(("where a value is rare", _of_rare(subject)[0], *sizes(subject.target)))
+    for where, sampler, size, batch_size in samplers:
         for number in LATER:
             for batch in epoch(sampler, number):
                 _require_indices(batch, size, batch_size, f"{where} a batch is {batch!r}")
@@ -326,7 +333,7 @@ def check_what_it_reads_changes_what_it_draws(subject: Subject) -> None:
         same = _same(batches, epoch(subject.build(**other), 0))
         # It may read how many samples have a value alone, which is the same for each of the kit's.
         with contextlib.suppress(SkipTest):
-            same = same and _same(batches, epoch(_of_rare(subject), 0))
+            same = same and _same(batches, epoch(_of_rare(subject)[0], 0))
         require(not same, f"the {name} with its rows in another order gives the same batches")
 
 
@@ -352,10 +359,9 @@ def check_in_time_every_sample_comes(subject: Subject) -> None:
     it may warn of what it leaves out.
     """
     _require_all(subject, subject.build(), f"with {given(subject)}")
-    with warnings.catch_warnings(record=True) as said, contextlib.suppress(SkipTest):
-        warnings.simplefilter("always")
-        sampler = _of_rare(subject)
-        if not said:
+    with contextlib.suppress(SkipTest):
+        sampler, warned = _of_rare(subject)
+        if not warned:
             _require_all(subject, sampler, "where one value has one sample and another few,")
 
 

@@ -252,6 +252,13 @@ class Frequent(OfSizes):
         )
 
 
+class ShortOfRare(OfSizes):
+    """Leaves out the samples of rare values in each batch."""
+
+    def batches(self, epoch, start=0):
+        return (batch[self.count[batch] > 5] for batch in super().batches(epoch, start))
+
+
 class Indexing(OfSizes):
     """Takes values for places, and says nothing of their types."""
 
@@ -332,6 +339,7 @@ BROKEN = {
     Rewriting: {"changes_nothing_that_it_is_given"},
     Smallest: {"is_as_long_whatever_the_values"},
     Frequent: {IN_TIME},
+    ShortOfRare: {"batches_are_indices", IN_TIME, TYPES},
     Indexing: {TYPES},
     Gapless: {TYPES},
     Misnamed: {TYPES},
