@@ -200,6 +200,8 @@ def test_normalized_views_and_images_that_are_not_are_told_apart(name):
             plain = torch.stack([transform.plain(image) for image in images])
             views = torch.stack([transform(image)[0] for image in images])
             assert not first_steps._unlike(views, plain), (low, high)
+            masks = torch.rand(32, 1, 32, 32) < 0.75
+            assert not first_steps._unlike(views.masked_fill(masks, 0), plain), (low, high)
             assert first_steps._unlike(views, plain * std + mean), (low, high)
             assert first_steps._unlike(views * std + mean, plain), (low, high)
             assert first_steps._unlike(views, 255 * (plain * std + mean)), (low, high)
