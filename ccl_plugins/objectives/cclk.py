@@ -108,6 +108,8 @@ class CCLK(ContrastiveObjective, ABC):
                 ' meaningless; use a higher one, or form="paper"',
                 stacklevel=3,
             )
+        if self.form == "released":
+            self.within_view = True  # the authors' code sums over both views
         self.refuse_on()
 
     @property

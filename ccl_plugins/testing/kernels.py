@@ -18,8 +18,13 @@ from ccl_plugins.numerics.condition_values import as_vectors
 from ccl_plugins.numerics.joint import Joint, of_one_tensor
 from ccl_plugins.numerics.kernel_functions import conditions_of_kernel
 from ccl_plugins.protocols import trait
-from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
-from ccl_plugins.testing.inputs import conditions, example_rows, normal, seeded
+from ccl_plugins.testing.assertions import (
+    require,
+    require_equal,
+    require_no_seeding,
+    require_unchanged,
+)
+from ccl_plugins.testing.inputs import conditions, example_rows, normal, seeded, supplied_for
 from ccl_plugins.testing.subject import Subject
 
 OTHER_VALUES = "it takes indices, class ids of several conditions or its EXAMPLE_CONDITION alone"
@@ -206,6 +211,20 @@ def check_works_on_any_device(subject: Subject) -> None:
             built.to("meta")
         gram = kernel(a.to("meta"), b.to("meta"))
         require(gram.device.type == "meta", f"for {name} it is on the device {gram.device}")
+
+
+def check_seeds_no_global_generator(subject: Subject) -> None:
+    """It must not seed Python's, numpy's or torch's global generator, from which others draw next."""
+    given = values(_build(subject)).values()
+
+    def compute() -> None:
+        kernel = of_one_tensor(subject.choice.build(supplied_for(subject.choice)))
+        if isinstance(kernel, Joint):
+            kernel.pack(conditions(kernel.kernel, 12))
+        for a, b in given:
+            kernel(a, b)
+
+    require_no_seeding(compute)
 
 
 def check_is_symmetric(subject: Subject) -> None:

@@ -16,12 +16,16 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+import ccl_registry as engine
+from ccl_plugins.kernels import RBF
+from ccl_plugins.kinds import registry
 from ccl_plugins.objectives import ContrastiveObjective, Mixture
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.protocols import ObjectiveTraits, Sizes, Table, ValueType, trait
 from ccl_plugins.testing.assertions import (
     require,
     require_equal,
+    require_no_seeding,
     require_same_on_two_ranks,
     require_unchanged,
 )
@@ -33,6 +37,8 @@ from ccl_plugins.testing.objective_batches import (
     loss_of,
     on_each_rank,
     pairs_of,
+    patches_of,
+    projections,
     queue_pairs,
     raw_batch,
     value_and_gradient,
@@ -657,3 +663,151 @@ def check_keeps_the_type_and_device_of_embeddings(subject: Subject) -> None:
     require(loss.device.type == "meta", f"the loss is on the device {loss.device}")
     if loss.requires_grad:
         loss.backward()
+
+
+def check_compares_within_views_as_it_says(subject: Subject) -> None:
+    """Keys of an anchor's own view must reach its term if ``within_view`` says so, and its own never.
+
+    Each term that depends on one anchor alone is looked at, beside keys with a gradient of their own.
+    """
+    objective, batch = prepared(subject, n=6)
+    more = raw_batch(objective, n=6, views=max(objective.min_views, 2))
+    pairs = pairs_of(objective, replace(batch, views=more.views, condition=more.condition))
+    anchors, keys = (
+        projections(objective, views.detach()).requires_grad_()
+        for views in (more.views, more.views.roll(1, -1) + more.views)
+    )
+    given = replace(pairs, anchors=anchors, keys=keys, shared=False)
+    with seeded():
+        values, _ = own_terms(objective, given)
+    of_others, seen = list[bool](), 0
+    for row in values:
+        by_anchors, by_keys = (_lengths(row[0], each) for each in (anchors, keys))
+        if int((by_anchors > 0).sum()) != 1 or not bool((by_keys > 0).any()):
+            continue  # a statistic of the batch, or a term without keys
+        seen += 1
+        view = int(by_anchors[:, 0].argmax())
+        own, others = by_keys[view, 0], by_keys[view, 1:]
+        require(bool(own == 0), f"an anchor of view {view} is compared with itself")
+        of_others.append(bool((others > 0).any()))
+    if not seen:
+        raise SkipTest("none of its terms depends on one anchor and on keys")
+    report = f"within_view is {objective.within_view}, and other keys of the anchor's view reach its term"
+    require(any(of_others) == objective.within_view, f"{report}: {any(of_others)}")
+
+
+def _lengths(number: Tensor, by: Tensor) -> Tensor:
+    """The length of the gradient by each embedding, (u, n)."""
+    if not number.requires_grad:
+        return torch.zeros(by.shape[:2])
+    (gradient,) = torch.autograd.grad(
+        number, by, retain_graph=True, allow_unused=True, materialize_grads=True
+    )
+    return gradient.norm(dim=-1)
+
+
+def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
+    """With ``reads_features`` or ``reads_patches``, other ones must change the loss."""
+    objective, batch = prepared(subject)
+    pairs = pairs_of(objective, batch)
+    other = batch.views.roll(
+        1, 1
+    ).sin()  # no rotation of the same, which has the same inner products
+    changed: dict[str, Any] = {"features": other, "patches": patches_of(objective, other)}
+    said = [name for name in changed if trait(objective, f"reads_{name}")]
+    if not said:
+        raise SkipTest("it declares neither")
+    _training_step(objective, batch, 0, 2)  # what it learns of features is then there
+    before = _loss(objective, pairs)
+    for name in said:
+        samples = replace(pairs.samples, **{name: changed[name]})
+        report = f"reads_{name} is True, and with other {name} the loss is the same"
+        require(_differ(_loss(objective, replace(pairs, samples=samples)), before), report)
+
+
+def check_learns_what_it_registers(subject: Subject) -> None:
+    """Each parameter must have a gradient, and no tensor that is none may: no optimizer gets it."""
+    objective, batch = prepared(subject)
+    views = batch.views.clone().requires_grad_()
+    _training_step(objective, batch, 0, 2)
+    loss = loss_of(objective, replace(batch, views=views))
+    learned = _leaves(loss)
+    registered = {
+        id(each): name for name, each in objective.named_parameters() if each.requires_grad
+    }
+    strange = [leaf for leaf in learned if id(leaf) not in registered and leaf is not views]
+    shapes = ", ".join(str(tuple(leaf.shape)) for leaf in strange)
+    require(not strange, f"a gradient reaches tensors {shapes} that are no parameters of it")
+    reached = {id(leaf) for leaf in learned}
+    unused = [name for each, name in registered.items() if each not in reached]
+    require(not unused, f"no gradient reaches {', '.join(unused)}")
+
+
+def _leaves(result: Tensor) -> list[Tensor]:
+    """The tensors that a gradient reaches."""
+    todo, seen, leaves = [result.grad_fn], set[Any](), list[Tensor]()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            leaves.append(leaf)
+        todo += [before for before, _ in node.next_functions]
+    return leaves
+
+
+def check_scalars_are_numbers_to_log(subject: Subject) -> None:
+    """Optional ``scalars()`` must give tensors of no dimension and without gradient, in every step."""
+    objective, batch = prepared(subject)
+    for step in range(2):
+        for name, value in trait(objective, "scalars")().items():
+            right = isinstance(value, Tensor) and value.ndim == 0 and not value.requires_grad
+            require(right, f"{name!r} is {value!r}")
+        _training_step(objective, batch, step, 2)
+
+
+SMALL = 0.01
+"""A temperature at which exponentials of similarities overflow float32."""
+
+
+def check_small_temperatures_are_finite(subject: Subject) -> None:
+    """With a ``temperature`` of 0.01, the loss and its gradient must be finite: use ``logsumexp``."""
+    changed = _with_parameter(subject, "temperature", SMALL)
+    objective, batch = prepared(changed, dtype=torch.float32)
+    near = batch.views[:1] + 0.01 * batch.views  # similar views, and no equal ones
+    value, gradient = value_and_gradient(loss_of, objective, replace(batch, views=near))
+    report = f"the loss is {value}, the gradient's norm {gradient.norm()}"
+    require(bool(value.isfinite() and gradient.isfinite().all()), report)
+
+
+def check_reads_the_kernel_that_it_is_given(subject: Subject) -> None:
+    """With another ``kernel``, the loss or its gradient must be another."""
+    results = []
+    for scale in (1.0, 0.2):
+        changed = _with_parameter(subject, "kernel", RBF(scale))
+        objective, batch = prepared(changed)
+        if not objective.conditions:
+            raise SkipTest("it reads no condition")
+        results.append(_loss_and_gradients(objective, batch))
+    report = "with kernels rbf of the scales 1 and 0.2 loss and gradients are the same"
+    require(any(map(_differ, *results)), report)
+
+
+def _with_parameter(subject: Subject, name: str, value: Any) -> Subject:
+    """The objective with another value of a parameter, if it takes it."""
+    if name not in [each.name for each in registry().schema(subject.spec).parameters]:
+        raise SkipTest(f"it has no parameter {name}")
+    params = {**subject.choice.params, name: value}
+    try:
+        changed = subject.chosen_as(registry().choose(subject.kind, subject.spec.id, **params))
+        changed.build()
+    except (engine.InvalidParameter, ValueError, TypeError) as error:
+        raise SkipTest(f"it refuses {name}={value!r}: {error}") from error
+    return changed
+
+
+def check_seeds_no_global_generator(subject: Subject) -> None:
+    """It must not seed Python's, numpy's or torch's global generator, from which others draw next."""
+    objective, batch = prepared(subject)
+    require_no_seeding(lambda: objective.loss(pairs_of(objective, batch)))

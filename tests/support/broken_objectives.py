@@ -312,9 +312,175 @@ class ReadsNumbersAlone(Graded):
         return super().near(z if z.is_floating_point() else torch.zeros_like(z))
 
 
+class Overflowing(Sound):
+    """Sums exponentials without taking the largest out."""
+
+    within = False
+
+    def negatives(self, pairs, i, j):
+        """(n, ·) inner products of other samples, -inf where none counts."""
+        blocks = pairs.negatives(i, j, within_view=self.within)
+        return torch.cat([sims.masked_fill(~keep, -torch.inf) for sims, keep in blocks], 1)
+
+    def log_sum(self, logits):
+        return logits.exp().sum(1).log()
+
+    def terms(self, pairs):
+        rows = []
+        for i, j in pairs.cross():
+            own = pairs.own_sim(i, j)[:, None]
+            logits = torch.cat([own, self.negatives(pairs, i, j)], 1) / self.temperature
+            rows.append(self.log_sum(logits) - logits[:, 0])
+        values = torch.stack(rows)
+        return values, torch.ones_like(values)
+
+
+class InItsView(Overflowing):
+    """Compares within views, and says so."""
+
+    within = within_view = True
+
+    def __init__(self, temperature: float = 0.1) -> None:
+        super().__init__(temperature, within_view=True)
+
+    def log_sum(self, logits):
+        return logits.logsumexp(1)
+
+
+class InItsViewUnsaid(InItsView):
+    """Compares within views, and does not say so."""
+
+    def __init__(self, temperature: float = 0.1) -> None:
+        super().__init__(temperature)
+        self.within_view = False
+
+
+class AcrossViews(InItsView):
+    """Says that it compares within views, and does not."""
+
+    within = False
+
+
+class ItsOwnNegative(InItsView):
+    """Compares each anchor with itself."""
+
+    def negatives(self, pairs, i, j):
+        return torch.cat([super().negatives(pairs, i, j), pairs.own_sim(i, i)[:, None]], 1)
+
+
+class WithoutFeatures(Sound):
+    """Says that it reads features."""
+
+    reads_features = True
+
+
+class HeldBack(Sound):
+    """Has a scale that gets no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(()))
+
+    def scaled(self):
+        return self.scale.detach()
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * self.scaled(), weights
+
+
+class Learning(HeldBack):
+    """Has a learned scale, which it logs."""
+
+    def scaled(self):
+        return self.scale
+
+    def scalars(self):
+        return {"scale": self.scale.detach()}
+
+
+class LogsWithGradient(Learning):
+    """Logs a number with its gradient."""
+
+    def scalars(self):
+        return {"scale": self.scale}
+
+
+class Unregistered(Sound):
+    """Learns a number that is no parameter."""
+
+    compiles = False  # a law of what is compiled finds it too
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.__dict__["scale"] = torch.ones((), requires_grad=True)
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * self.scale, weights
+
+
+class OwnKernel(ContrastiveObjective):
+    """Takes a kernel, and has another."""
+
+    on = "condition"
+    value_types = ("continuous",)
+    reads_queue = False
+
+    def __init__(self, kernel: object = None) -> None:
+        super().__init__()
+        self.kernel = kernel
+
+    def near(self, x, y):
+        return torch.exp(-torch.cdist(x, y))
+
+    def terms(self, pairs):
+        z = pairs.everyone(self.on)
+        keep = pairs.others()
+        z = z[: keep.shape[1]]
+        near = self.near(z[pairs.rows], z).to(pairs.anchors)
+        rows = [
+            ((pairs.sim(i, j).exp() * (1 - near) * keep).sum(1) / keep.sum(1).clamp_min(1))
+            - pairs.own_sim(i, j)
+            for i, j in pairs.cross()
+        ]
+        values = torch.stack(rows)
+        return values, torch.ones_like(values)
+
+
+class GivenKernel(OwnKernel):
+    """Reads the condition through the kernel that it is given."""
+
+    def near(self, x, y):
+        return super().near(x, y) if self.kernel is None else self.kernel(x, y)
+
+
+class Seeding(Sound):
+    """Seeds the generator of all."""
+
+    def terms(self, pairs):
+        if not torch.compiler.is_compiling():
+            torch.manual_seed(0)
+        return super().terms(pairs)
+
+
+VIEWS, LEARNED = "compares_within_views_as_it_says", "learns_what_it_registers"
 MEAN, TYPES = "is_a_mean_over_anchors", "takes_every_value_type_that_it_accepts"
 
 BROKEN = {
+    Overflowing: {"small_temperatures_are_finite"},
+    InItsView: set(),
+    InItsViewUnsaid: {VIEWS},
+    AcrossViews: {VIEWS},
+    ItsOwnNegative: {VIEWS},
+    WithoutFeatures: {"reads_features_and_patches_if_it_says_so"},
+    HeldBack: {LEARNED},
+    Learning: set(),
+    LogsWithGradient: {"scalars_are_numbers_to_log"},
+    Unregistered: {LEARNED},
+    OwnKernel: {"reads_the_kernel_that_it_is_given"},
+    GivenKernel: set(),
+    Seeding: {"seeds_no_global_generator"},
     Summed: {MEAN},
     SummedOverBatch: {MEAN},
     MeanOverBatch: set(),
@@ -331,7 +497,7 @@ BROKEN = {
     OnTheHost: {"keeps_the_type_and_device_of_embeddings"},
     Sound: set(),
     Centerd: set(),
-    Undeclared: {"declares_what_it_reads"},
+    Undeclared: {"declares_what_it_reads", VIEWS},
     NoMean: {"terms_average_to_the_loss"},
     OneSided: {"gradient_reaches_every_view"},
     WrongGradient: {"gradient_is_that_of_the_value"},
@@ -340,7 +506,12 @@ BROKEN = {
         "keeps_the_type_and_device_of_embeddings",
     },
     Counting: {"loss_changes_nothing"},
-    Stumbling: {"goes_through_a_step", "a_resumed_run_goes_on_as_it_would_have"},
+    Stumbling: {
+        "goes_through_a_step",
+        "a_resumed_run_goes_on_as_it_would_have",
+        "scalars_are_numbers_to_log",
+        LEARNED,
+    },
     Forgetful: {"a_resumed_run_goes_on_as_it_would_have"},
     CalledOtherwise: {"is_called_on_embeddings"},
     LowPrecision: {"half_precision_is_computed_in_float32"},

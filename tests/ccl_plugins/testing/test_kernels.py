@@ -219,6 +219,19 @@ class OnTheHost(Sound):
         return inner(a, b)
 
 
+class Seeds(Sound):
+    """Seeds the generator of all for its features."""
+
+    one_hot = False
+
+    def __init__(self):
+        torch.manual_seed(3)
+        self.signs = torch.randint(2, (3,)) * 2 - 1
+
+    def __call__(self, a, b):
+        return inner(a, b)
+
+
 class WithDistances(Sound):
     """A Laplacian with what its scale divides."""
 
@@ -289,6 +302,7 @@ BROKEN = {
     OfLargeSquaresWide: {FAR},
     InNumpy: {DEVICE},
     OnTheHost: {DEVICE},
+    Seeds: {"seeds_no_global_generator"},
     WithDistances: set(),
     SquaredDistances: {DISTANCES},
     Similarities: {DISTANCES},
