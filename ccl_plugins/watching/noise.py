@@ -18,7 +18,7 @@ from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Evaluator, Frozen, trait
 from ccl_plugins.training.findings import Finding
 
-SAMPLES = 512
+SAMPLES = 256
 """The most samples of each split that are measured."""
 
 
