@@ -134,7 +134,9 @@ class Cheating(Sound):
         named = ids  # a network that is large enough learns them all
         value = float((named == ids).float().mean())
         line = "the share of test samples whose label is named right"
-        return [Measurement("cheat/top1", value, line, 30, None, "label", None, "higher", 1 / 3)]
+        return [
+            Measurement("cheat/top1", value, line, len(ids), None, "label", None, "higher", 1 / 3)
+        ]
 
 
 class CheatingOnBoth(KNN):
@@ -170,7 +172,7 @@ class OwnNeighbor(Sound):
         ids, line = test.metadata["label"], "the share of test samples next to one of their label"
         nearest = torch.cdist(test.features, test.features).argmin(1)
         value = float((ids[nearest] == ids).float().mean())
-        return [Measurement("near/share", value, line, 30, None, "label", None, "higher")]
+        return [Measurement("near/share", value, line, len(ids), None, "label", None, "higher")]
 
 
 class OfTraining(KNN):
@@ -272,7 +274,52 @@ class Tied(Gap):
         distances, same = torch.cdist(test.features, test.features), ids[:, None] == ids
         own = distances.masked_fill(~same, math.inf).fill_diagonal_(math.inf).amin(1)
         other = distances.masked_fill(same, math.inf).amin(1)
-        return [replace(one, value=float((own <= other).float().mean()))]
+        return [replace(one, value=float((own <= other).float().mean()), samples=len(ids))]
+
+
+class Component(Sound):
+    """Right: how the first component of the features follows a column, of which they tell little."""
+
+    columns: ClassVar = {"height": ("continuous",)}
+
+    def __call__(self, train, test):
+        z = test.metadata["height"].flatten()
+        first = torch.linalg.svd(test.features - test.features.mean(0))[0][:, 0]
+        value = abs(float(torch.corrcoef(torch.stack([first, z]))[0, 1]))
+        line = "how the first component follows the height"
+        return [Measurement("first/r", value, line, column="height", direction="higher")]
+
+
+class Ratio(Gap):
+    """Right: the scatter between classes beside that within, which is 1 of features that are all equal."""
+
+    def __call__(self, train, test):
+        _, ids = test.metadata["label"].unique(return_inverse=True)
+        (one,) = super().__call__(train, test)
+        x = test.features - test.features.mean(0)
+        means = torch.stack([x[ids == i].mean(0) for i in ids.unique()])[ids]
+        between, within = means.square().sum(), (x - means).square().sum()
+        return [replace(one, value=float((between + 1e-6) / (within + 1e-6)))]
+
+
+class KeptTraining(KNN):
+    """Keeps the training split of the first call."""
+
+    kept = None
+
+    def __call__(self, train, test):
+        if self.kept is None or self.kept.features.shape != train.features.shape:
+            self.kept = train
+        return super().__call__(self.kept, test)
+
+
+class OfFeatures(Sound):
+    """Says how many features there are."""
+
+    def __call__(self, train, test):
+        return [
+            replace(each, samples=test.features.shape[1]) for each in super().__call__(train, test)
+        ]
 
 
 class Secret(Sound):
@@ -387,6 +434,10 @@ BROKEN = {
     GapTurned: TELLS,
     GapOfOthers: UNDEFINED,
     Tied: TELLS,
+    Component: set(),
+    Ratio: set(),
+    KeptTraining: {"is_deterministic"},
+    OfFeatures: SAID,
     Secret: DECLARES,
     Demanding: DECLARES,
     Deaf: PARAMETER,
@@ -409,7 +460,7 @@ BROKEN = {
     Hopeless: SAID,
     Presuming: SAID,
     Counting: {"is_deterministic"},
-    Spoiling: {"leaves_the_features_as_they_are"},
+    Spoiling: {"is_deterministic", "leaves_the_features_as_they_are"},
     SpoilingTheOriginal: DECLARES | {"leaves_the_features_as_they_are"},
 }
 
