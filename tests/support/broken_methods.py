@@ -438,6 +438,14 @@ class Copied(SimSiam):
         return self.part
 
 
+class KeepsItsStart(SimSiam):
+    """Holds a copy of the network that it began with, which makes no keys."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.start = copy.deepcopy(self.backbone).requires_grad_(False)
+
+
 class CopiedOnce(Copied):
     """It never moves."""
 
@@ -690,6 +698,7 @@ BROKEN = {
     FeaturesOfOneView: {"features_are_of_the_backbone"},
     Adapting: {CHANGES},
     Copied: set(),
+    KeepsItsStart: set(),
     Cosine: set(),
     CopiedOnce: {MOVES},
     Replaced: {MOVES},
