@@ -257,8 +257,8 @@ Neither depends on the number of samples. In each step every process receives th
   {ids}. Few train many epochs of so many samples: `max_steps` ends a run within the first.
 - **Clusters** are found on `samples` of them and cost what they do in the table for all others: `every = 5` epochs.
 
-What has been run: [{few:,} samples with a condition of {CONDITION}](../benchmarks/large-tables.md) under two processes,
-in {RAN}. The rest is computed.
+What has been run: {few:,} samples with a condition of {CONDITION} under two processes, in {RAN}; and
+[whole commands on up to 2,000,000](../benchmarks/large-tables.md). The rest is computed.
 """  # noqa: E501  a page
 
 
