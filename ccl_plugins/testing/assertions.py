@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from ccl_plugins.testing.inputs import seeded
 from ccl_plugins.testing.listing import listed
 from ccl_plugins.testing.two_ranks import CannotBeSent, on_two_ranks
+from ccl_registry.errors import one_line
 
 
 def require(kept: bool, report: str = "") -> None:
@@ -146,6 +147,39 @@ def require_same_on_two_ranks(
 def letters(text: str) -> Tensor:
     """A text as data to compare."""
     return torch.tensor([*text.encode()], dtype=torch.long)
+
+
+@contextlib.contextmanager
+def on_meta() -> Iterator[None]:
+    """What is called on the device ``meta``, which has no numbers, must compute with nothing on the CPU.
+
+    Raises:
+        AssertionError: If it does.
+        SkipTest: For another error, such as that of a value that is read.
+    """
+    try:
+        yield
+    except AssertionError:
+        raise
+    except Exception as error:
+        words = one_line(error)
+        mixed = "not on the expected device" in words or ("meta" in words and "cpu" in words)
+        require(not mixed, words)
+        raise SkipTest(f"it does not run on the device meta: {words}") from error
+
+
+def leaves_of(result: Tensor) -> list[Tensor]:
+    """The tensors that a gradient reaches."""
+    todo, seen, leaves = [result.grad_fn], set[Any](), list[Tensor]()
+    while todo:
+        node = todo.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (leaf := getattr(node, "variable", None)) is not None:
+            leaves.append(leaf)
+        todo += [before for before, _ in node.next_functions]
+    return leaves
 
 
 def require_gradients(module: nn.Module) -> None:

@@ -23,6 +23,7 @@ from ccl_plugins.objectives import ContrastiveObjective, Mixture
 from ccl_plugins.objectives.base import own_terms
 from ccl_plugins.protocols import ObjectiveTraits, Sizes, Table, ValueType, trait
 from ccl_plugins.testing.assertions import (
+    leaves_of,
     require,
     require_equal,
     require_no_seeding,
@@ -731,7 +732,7 @@ def check_learns_what_it_registers(subject: Subject) -> None:
     views = batch.views.clone().requires_grad_()
     _training_step(objective, batch, 0, 2)
     loss = loss_of(objective, replace(batch, views=views))
-    learned = _leaves(loss)
+    learned = leaves_of(loss)
     registered = {
         id(each): name for name, each in objective.named_parameters() if each.requires_grad
     }
@@ -741,20 +742,6 @@ def check_learns_what_it_registers(subject: Subject) -> None:
     reached = {id(leaf) for leaf in learned}
     unused = [name for each, name in registered.items() if each not in reached]
     require(not unused, f"no gradient reaches {', '.join(unused)}")
-
-
-def _leaves(result: Tensor) -> list[Tensor]:
-    """The tensors that a gradient reaches."""
-    todo, seen, leaves = [result.grad_fn], set[Any](), list[Tensor]()
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if (leaf := getattr(node, "variable", None)) is not None:
-            leaves.append(leaf)
-        todo += [before for before, _ in node.next_functions]
-    return leaves
 
 
 def check_scalars_are_numbers_to_log(subject: Subject) -> None:
