@@ -143,6 +143,9 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     command.add_argument(
         "--total", type=float, default=TOTAL, metavar="MINUTES", help="after which no row begins"
     )
+    command.add_argument(
+        "--minutes", type=float, default=TOTAL, help="after which a part begins no row"
+    )
     command.add_argument("--device", choices=("cuda", "cpu"), help="default: a GPU if there is one")
     command.add_argument(
         "--only",
@@ -182,7 +185,8 @@ def main(arguments: list[str] | None = None) -> int:
     end = time.monotonic() + 60 * options.total
     for part in options.parts or PARTS:
         only = options.only or (COMPILED if part == "compiled" and not options.all else ())
-        missing[part] = measured(part, suite, rows, only, end, options.again)
+        until = min(end, time.monotonic() + 60 * options.minutes)
+        missing[part] = measured(part, suite, rows, only, until, options.again)
     failed = [row for row in rows.here() if row["part"] in missing and row["state"] == "failed"]
     for row in failed:
         print(f"{row['part']}: {row['name']} failed: {row['error']}")
