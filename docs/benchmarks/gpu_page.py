@@ -39,8 +39,8 @@ repository on a machine with network, puts both into `.whl/` (1.2 MB; of CIFAR-1
 folder for the results:
 
 ```
-python3 -m pip install -q --no-index --no-deps --target /tmp/site .whl/*.whl
-export PYTHONPATH=$PWD:$PWD/registry:/tmp/site HF_HUB_OFFLINE=1
+python3 -m pip install -q --no-index --no-deps --target .whl/site .whl/*.whl
+export PYTHONPATH=$PWD:$PWD/registry:$PWD/.whl/site HF_HUB_OFFLINE=1
 cp -n docs/benchmarks/gpu.json $OUT/
 timeout -s KILL 780 python3 docs/benchmarks/gpu.py --out $OUT/gpu.json
 ```
@@ -50,7 +50,7 @@ has to come back, and `python docs/benchmarks/gpu.py --page` writes this page fr
 SimCLR on CIFAR-10 are beside it:
 
 ```
-tar xJf .whl/cifar10.tar.xz -C /tmp
+tar xJf .whl/cifar10.tar.xz -C .whl
 python3 -m ccl_plugins train docs/benchmarks/gpu_cifar.toml --out $OUT/cifar
 ```
 
