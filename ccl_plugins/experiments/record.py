@@ -215,7 +215,7 @@ def naming_unmet() -> Iterator[None]:
     try:
         yield
     except engine.PluginFailed as error:
-        for text in _unmet(p.name for p in registry().plugins if f" {p.name}/" in str(error)):
+        for text in _unmet([error.name] if error.name else []):
             error.add_note(text)
         raise
 

@@ -79,7 +79,9 @@ class Choice:
         key = (self.spec, _key(arguments))
         if cache is not None and key in cache:
             return cache[key][0]
-        with errors_as_failure(f"{where}: {self.spec.label}", passing=Exception):
+        with errors_as_failure(
+            f"{where}: {self.spec.label}", passing=Exception, plugin=self.spec.plugin
+        ):
             try:
                 built = self._target(**arguments)
             except Exception as error:
@@ -91,7 +93,9 @@ class Choice:
         return built
 
     def _checked(self, built: Any, where: str) -> Any:
-        with errors_as_failure(f"{where}: the members of {self.spec.label} cannot be read"):
+        with errors_as_failure(
+            f"{where}: the members of {self.spec.label} cannot be read", plugin=self.spec.plugin
+        ):
             missing = self._kind.missing_members(built)
             wrong = self._kind.wrong_members(built)
         if missing:

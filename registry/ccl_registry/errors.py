@@ -40,7 +40,11 @@ class InvalidSpec(RegistryError):
 
 
 class PluginFailed(RegistryError, ImportError):
-    """A plugin or a component cannot be imported; the cause is chained."""
+    """A plugin or a component cannot be imported; the cause is chained.
+
+    Attributes:
+        name: The plugin, where the error is that of one; else None.
+    """
 
 
 class InvalidParameter(RegistryError, TypeError):
@@ -87,20 +91,21 @@ def placed(where: str) -> Iterator[None]:
     try:
         yield
     except RegistryError as error:
-        if not where:
-            raise
-        raise type(error)(f"{where}: {error}") from error.__cause__
+        if where:
+            error.args = (f"{where}: {error}",)
+        raise
 
 
 @contextlib.contextmanager
 def errors_as_failure(
-    label: str, passing: type[Exception] | tuple[()] = RegistryError
+    label: str, passing: type[Exception] | tuple[()] = RegistryError, plugin: str | None = None
 ) -> Iterator[None]:
     """Raise what another author's code raises as `PluginFailed`; Ctrl-C passes.
 
     Args:
         label: The beginning of the message, which names the plug-in or the component.
         passing: Errors that pass too.
+        plugin: The name of the plug-in, if it is known.
 
     Raises:
         PluginFailed: With the error as its cause.
@@ -112,7 +117,9 @@ def errors_as_failure(
     except BaseException as error:  # SystemExit, a test's skip, a panic of another language
         if isinstance(error, passing):
             raise
-        raise PluginFailed(f"{label} ({one_line(error)})") from error
+        failed = PluginFailed(f"{label} ({one_line(error)})")
+        failed.name = plugin
+        raise failed from error
 
 
 @contextlib.contextmanager

@@ -182,7 +182,9 @@ class ComponentSpec:
             PluginFailed: If that fails; the cause is chained.
         """
         # A module may call the registry while it is imported, so errors of that do not pass.
-        with errors_as_failure(f"{self.label}: cannot import {self.target}", passing=()):
+        with errors_as_failure(
+            f"{self.label}: cannot import {self.target}", passing=(), plugin=self.plugin
+        ):
             return import_target(self.target)
 
 
