@@ -67,7 +67,7 @@ def conditional_columns(
       that are 0 between different ids: in closed form, O(n m);
     - a kernel with ``features`` of rank r below m: ``Φ (ΦᵀΦ + ridge I)⁻¹ Φᵀ``, O(m r² + n m r); with
       ``gram``, O(n m r);
-    - otherwise by a Cholesky factorization of K, O(m³);
+    - otherwise by a Cholesky factorization of K, O(m³), and a solve for the n rows;
     - ``landmarks`` fewer than m and r: by features of that rank, exact between landmarks and for each
       sample with itself, O(m landmarks² + n m landmarks).  The error is small only for a kernel that is
       wide compared with the distances between landmarks: compare with the exact operator on a part.
@@ -214,11 +214,17 @@ def _dual(gram: Tensor, ridge: Number, rows: slice, valid: Tensor | None) -> Ten
     gram = gram.diagonal_scatter(gram.diagonal() + ridge)
     factor, info = torch.linalg.cholesky_ex(gram)
     share = torch.where(info == 0, gram.new_ones(()) * -ridge, torch.nan)
-    weights = torch.cholesky_inverse(factor).mul_(share)
-    diagonal = weights.diagonal().add_(1)
+    first, last = rows.start, rows.stop
+    if 3 * (last - first) > len(gram):
+        weights = torch.cholesky_inverse(factor)[rows]
+    else:  # 2 n m² operations in place of 2/3 m³
+        own = gram.new_zeros(len(gram), last - first)
+        own.diagonal(-first).fill_(1)
+        weights = torch.cholesky_solve(own, factor).mT
+    diagonal = weights.mul_(share).diagonal(first).add_(1)
     if valid is not None:
-        diagonal.mul_(valid)
-    return weights[rows]
+        diagonal.mul_(valid[rows])
+    return weights
 
 
 def columns_by_landmarks(

@@ -34,6 +34,8 @@ def test_samples_that_are_not_there_weigh_nothing(name, kind):
     weights = conditional_operator(KERNELS[name], z, 0.1, valid=valid, dtype=torch.float64)
     assert (weights[~valid] == 0).all()
     assert (weights[:, ~valid] == 0).all()
+    some = conditional_operator(KERNELS[name], z, 0.1, slice(2, 5), valid, dtype=torch.float64)
+    torch.testing.assert_close(some, weights[2:5])
     if "median" not in name:
         alone = conditional_operator(KERNELS[name], z[valid], 0.1, dtype=torch.float64)
         torch.testing.assert_close(weights[valid][:, valid], alone, rtol=1e-9, atol=1e-10)
