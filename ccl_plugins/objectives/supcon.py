@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import reduce
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -24,8 +25,9 @@ from ccl_plugins.objectives.base import ContrastiveObjective, stack_rows
 from ccl_plugins.objectives.scalars import Learned, Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
-Block: TypeAlias = tuple[Tensor, Tensor, Tensor]
-"""Inner products (n, ·) of anchors and keys, and masks: True at keys that are compared, at positives."""
+Block: TypeAlias = tuple[Tensor, Tensor | None, Tensor]
+"""Inner products (n, ·) of anchors and keys, and masks: True at keys that are compared (None: all), and
+at positives."""
 
 
 @dataclass(eq=False, repr=False)
@@ -85,7 +87,7 @@ class SupCon(ContrastiveObjective):
         compared, positives = pairs.contrasted(same_class), self.choose(pairs, same_class)
         own, m = pairs.own(), pairs.keys.shape[1]
         masks = compared[:, :m], positives[:, :m]
-        with_own = masks[0] | own, masks[1] | own
+        with_own = None if pairs.without_masks else masks[0] | own, masks[1] | own
         inside, first, rows = self.summation == "inside", min(pairs.anchor_views), []
         for i, view in enumerate(pairs.anchor_views):
             if self.contrast_mode == "one" and view != first:
@@ -185,13 +187,16 @@ def own_share(
 def log_sum_of_negatives(parts: Sequence[Block]) -> Tensor:
     """(n,) log-sum-exp of the logits that are compared and of no positive."""
     return logsumexp_blocks(
-        [masked(logits, compared & ~positives) for logits, compared, positives in parts]
+        [
+            masked(logits, ~positives if compared is None else compared & ~positives)
+            for logits, compared, positives in parts
+        ]
     )
 
 
 def count(parts: Sequence[Block]) -> Tensor:
     """(n,) the numbers of positives."""
-    return torch.stack([positives.sum(1) for _, _, positives in parts]).sum(0)
+    return reduce(torch.add, [positives.sum(1) for _, _, positives in parts])
 
 
 def log_count(number: Tensor, like: Tensor) -> Tensor:
@@ -208,26 +213,31 @@ class _LogShare(torch.autograd.Function):
     """Log-sum-exp minus the mean of the positives; its gradient takes one matrix per block."""
 
     @staticmethod
-    def forward(ctx: Any, scale: float, number: Tensor, k: int, *tensors: Tensor) -> Tensor:
+    def forward(ctx: Any, scale: float, number: Tensor, k: int, *tensors: Any) -> Tensor:
         blocks = list(zip(tensors[:k], tensors[k : 2 * k], tensors[2 * k :], strict=True))
         share = number.clamp_min(1).to(tensors[0].dtype).reciprocal_()
-        of_positives, shares, tops = [], [], []
+        # Two blocks or more have one mask: its numbers are made once, by mask and memory layout.
+        made: dict[Any, Tensor] = {}
+        of_positives, logits, chosen = [], [], []
         for products, compared, positives in blocks:
-            logits = products * scale
-            of_positives.append((logits * in_order_of(products, positives)).sum(1))
-            logits.masked_fill_(in_order_of(products, ~compared), EMPTY)
-            tops.append(logits.amax(1))
-            floor = least_exponent(products.dtype)
-            shares.append(logits.sub_(tops[-1][:, None]).clamp_min_(floor).exp_())
-        every_top = torch.stack(tops)
-        top = every_top.amax(0)
-        shrink = (every_top - top).exp_()
-        total = (torch.stack([part.sum(1) for part in shares]) * shrink).sum(0)
-        factors, scaled = shrink.mul_(scale / total)[..., None], (share * scale)[:, None]
-        for part, factor, (products, _, positives) in zip(shares, factors, blocks, strict=True):
-            part.mul_(factor).sub_(in_order_of(products, positives) * scaled)
+            key = id(positives), products.stride()
+            if key not in made:
+                made[key] = in_order_of(products, positives).to(products.dtype)
+            chosen.append(made[key])
+            of_positives.append((products * chosen[-1]).sum(1))
+            keep = compared is None
+            left_out = None if keep else in_order_of(products, ~compared)
+            logits.append(products if keep else products.masked_fill(left_out, EMPTY))
+        top = reduce(torch.maximum, [block.amax(1) for block in logits]) * scale
+        floor, shares = least_exponent(top.dtype), []
+        for block in logits:  # the upper bound is for what rounding leaves of `EMPTY - EMPTY`
+            shares.append(torch.add(-top[:, None], block, alpha=scale).clamp_(floor, 0).exp_())
+        total = reduce(torch.add, [part.sum(1) for part in shares])
+        factor, scaled = (scale / total)[:, None], (share * scale)[:, None]
+        for part, positives in zip(shares, chosen, strict=True):
+            part.mul_(factor).addcmul_(positives, scaled, value=-1)
         ctx.save_for_backward(*shares)
-        return total.log_() + top - torch.stack(of_positives).sum(0) * share
+        return total.log() + top - reduce(torch.add, of_positives) * scaled[:, 0]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

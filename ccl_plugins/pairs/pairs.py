@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ccl_plugins.numerics.condition_values import replace_invalid
 from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.numerics.logsumexp import in_order_of
 from ccl_plugins.numerics.precision import at_least_float32, unit
 from ccl_plugins.numerics.streaming import ends
 from ccl_plugins.pairs.queue import Queue
@@ -146,7 +147,8 @@ class Pairs:
             return self.sim(j, i).T
         if (i, j) not in self._products:
             anchors, keys = self._views()
-            self._products[i, j] = anchors[i] @ keys[j].T
+            one = keys[j] is anchors[i] and keys[j].requires_grad
+            self._products[i, j] = _WithItself.apply(keys[j]) if one else anchors[i] @ keys[j].T
         return self._products[i, j]
 
     def _views(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -500,3 +502,18 @@ def _compared(
         offset=offset,
         processes=processes,
     )
+
+
+class _WithItself(torch.autograd.Function):
+    """``x xᵀ``, whose gradient takes one product in place of two."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x @ x.T
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        both: Tensor = (grad + in_order_of(grad, grad.T)) @ x
+        return both
