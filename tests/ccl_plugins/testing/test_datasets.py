@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
@@ -229,12 +230,56 @@ class Repeating(Sound):
         return found
 
 
+class CopiedBefore(Sound):
+    """Two images of training are there eight times each, and in the test split."""
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        if name == "train":
+            return self.split(torch.cat([torch.arange(16), torch.tensor([16, 17]).repeat(8)]))
+        found.images[::3] = Split().images[16:18].repeat(4, 1, 1, 1)
+        return found
+
+
+class Overlapping(Sound):
+    """The first test image is the last training image."""
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        if name == "test":
+            found.images[0] = Split().images[-1]
+        return found
+
+
+class LeakingAmongMany(Sound):
+    """A quarter of the test images are among many training images, of which not all are looked at."""
+
+    def __call__(self, name):
+        super().__call__(name)
+        numbers = torch.arange(6000) if name == "train" else torch.arange(0, 6000, 24) + 6000
+        if name == "test":
+            numbers[::4] -= 6000
+        found = Split(size=len(numbers))
+        digits = numbers[:, None] // 100 ** torch.arange(2) % 100
+        found.images = torch.stack([digits, digits + 100], 2)[:, None].byte()
+        return found
+
+
 class Blank(Sound):
     """Half of the images are black."""
 
     def __call__(self, name):
         found = super().__call__(name)
         found.images[::2] = 0
+        return found
+
+
+class Unmeasured(Sound):
+    """-9999 where no height was measured."""
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        found.metadata["height"][:4] = -9999
         return found
 
 
@@ -270,6 +315,90 @@ class Seeding(Sound):
     """Seeds a global generator for each image."""
 
     split = SeedingSplit
+
+
+class AfterTraining(Sound):
+    """A column of the test split counts from where training ended, if it was called."""
+
+    rows = 0
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        if name == "test":
+            found.metadata["height"] = found.metadata["height"] + self.rows
+        self.rows = len(found)
+        return found
+
+
+class Caching(Sound):
+    """Images are kept by the split's name, whatever the seed."""
+
+    kept: ClassVar[dict[str, torch.Tensor]] = {}
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        found.images = self.kept.setdefault(name, found.images ^ self.seed)
+        return found
+
+
+class CachingBySeed(Caching):
+    """Images are kept by the split's name and the seed."""
+
+    def __call__(self, name):
+        found = Sound.__call__(self, name)
+        found.images = self.kept.setdefault((name, self.seed), found.images ^ self.seed)
+        return found
+
+
+class KeepingSplit(Split):
+    def __getitem__(self, index):
+        image, target = super().__getitem__(index)
+        return self.__dict__.setdefault("kept", {}).setdefault(index // 2, image), target
+
+
+class Keeping(Sound):
+    """Images that are read once are kept, by half of their number."""
+
+    split = KeepingSplit
+
+
+class DealtSplit(Split):
+    def __getitem__(self, index):
+        worker = torch.utils.data.get_worker_info()
+        return super().__getitem__(index if worker is None else index - worker.id)
+
+
+class Dealt(Sound):
+    """Each worker reads rows of its own."""
+
+    split = DealtSplit
+
+
+class MarkingSplit(Split):
+    def __getitem__(self, index):
+        self.metadata["height"][index] = 0
+        return super().__getitem__(index)
+
+
+class Marking(Sound):
+    """A column tells which images were read."""
+
+    split = MarkingSplit
+
+
+class ChannelsLastSplit(Split):
+    def __getitem__(self, index):
+        image, target = super().__getitem__(index)
+        return image.permute(1, 2, 0), target
+
+
+class ChannelsLast(Sound):
+    """Images (height, width, channels)."""
+
+    split = ChannelsLastSplit
 
 
 class Growing(Sound):
@@ -394,23 +523,71 @@ def says(words):
     return lambda found: found.vocabulary.update(word=words)
 
 
+OF_A_LOCAL_CLASS = {"pickles", "a_split_pickles", "is_the_same_in_another_process"}
+
+
 @pytest.mark.parametrize(
     ("change", "leave", "right"),
     [
         (holds("height", lambda column: column.long()), nothing, False),
         (holds("color", lambda column: column[:, :2]), nothing, False),
-        (holds("height", lambda column: column.index_fill(0, torch.arange(4), -999)), lacks, False),
         (holds("height", lambda column: 3 * column), lacks, True),
         (lacks, lacks, True),
         (says(["cat", "dog"]), nothing, False),
         (says(["cat", "dog", "emu", "fox"]), nothing, True),
     ],
-    ids=["type", "width", "-999", "spread", "missing", "a word less", "a word more"],
+    ids=["type", "width", "spread", "missing", "a word less", "a word more"],
 )
 def test_columns_that_differ_between_the_splits_are_named(change, leave, right):
-    every = {"pickles", "a_split_pickles", "is_the_same_in_another_process"}  # of a local class
-    broken = broken_laws("dataset", unalike(change, leave), every)
+    broken = broken_laws("dataset", unalike(change, leave), OF_A_LOCAL_CLASS)
     assert broken == (set() if right else {"columns_are_alike_in_both_splits"})
+
+
+def names_captions(found):
+    found.metadata["word"] = torch.arange(24)
+    found.vocabulary["word"] = found.texts["caption"]
+
+
+def far_id(found):
+    del found.vocabulary["word"]
+    holds("word", first_four(255))(found)
+
+
+def first_four(number):
+    return lambda column: column.index_fill(0, torch.arange(4), number)
+
+
+def filled(column):
+    return first_four(float(column[4:].mean()))(column)
+
+
+MISSING, ALIKE = "what_is_missing_says_so", "columns_are_alike_in_both_splits"
+SCHEMA = "schema_says_what_metadata_holds"
+
+
+@pytest.mark.parametrize(
+    ("change", "leave", "law"),
+    [
+        (holds("height", first_four(-999)), lacks, MISSING),
+        (holds("height", first_four(-9999)), None, MISSING),
+        (holds("height", lambda column: first_four(-1)(column.exp())), None, MISSING),
+        (holds("height", filled), None, MISSING),
+        (holds("height", first_four(0)), None, None),
+        (holds("color", first_four(-1)), None, MISSING),
+        (holds("attributes", lambda column: 2 * column - 1), None, MISSING),
+        (holds("attributes", first_four(-1)), None, None),
+        (far_id, None, MISSING),
+        (says(["cat", "dog", "nan"]), None, MISSING),
+        (says(["cat", "dog", "cat"]), None, ALIKE),
+        (lambda found: found.vocabulary.update(words=["cat", "dog", "emu"]), None, ALIKE),
+        (lambda found: found.vocabulary.update(height=["low", "high"]), None, SCHEMA),
+        (holds("height", lambda column: column.numpy()), None, SCHEMA),
+        (names_captions, None, "texts_are_a_string_per_sample"),
+    ],
+)
+def test_columns_of_other_values_are_named(change, leave, law):
+    broken = broken_laws("dataset", unalike(change, leave or change), OF_A_LOCAL_CLASS)
+    assert broken == ({law} if law else set())
 
 
 class OwnWords(Sound):
@@ -426,8 +603,21 @@ class OwnWords(Sound):
 
 LEAK = "no_test_image_is_in_training"
 
+ITEM, ALWAYS = "an_item_is_always_the_same", "splits_are_always_the_same"
+
 BROKEN = {
     Sound: set(),
+    CopiedBefore: {LEAK},
+    Unmeasured: {MISSING},
+    Overlapping: {LEAK},
+    LeakingAmongMany: {LEAK},
+    AfterTraining: {ALWAYS},
+    Caching: {"is_the_same_in_another_process"},
+    CachingBySeed: set(),
+    Keeping: {ITEM},
+    Dealt: {ITEM},
+    Marking: {ITEM},
+    ChannelsLast: {"gives_images_and_targets"},
     Sorted: {"gives_images_and_targets"},
     SometimesNoisy: {"an_item_is_always_the_same"},
     Buffer: {"an_item_is_always_the_same", "not_all_images_are_equal"},
