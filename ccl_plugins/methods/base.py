@@ -35,6 +35,12 @@ class EncoderMethod(nn.Module):
         """What is compared, (n, d), of images."""
         return self.query(self.encode(x))
 
+    def embed_together(self, views: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """Features (u, n, f) and what is compared (u, n, d), by one pass for all views of a size."""
+        features = torch.stack(in_one_pass(self.encode, views))
+        queries = self.query(features.flatten(0, 1))
+        return features, queries.unflatten(0, features.shape[:2])
+
     def enqueue(self, pairs: Pairs) -> None:
         """Nothing: there is no queue."""
 

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from ccl_plugins.arguments import DEEPEST, whole
+from ccl_plugins.methods.base import in_one_pass
 from ccl_plugins.methods.heads import PrototypeHead
 from ccl_plugins.methods.momentum import MomentumMethod, rising
+from ccl_plugins.protocols import Embedded
 
 
 class DINO(MomentumMethod):
     """A student's scores of prototypes in every view, and a momentum teacher's in the first ones (DINO).
 
-    Every view goes through the network by itself, so views may be of two sizes, as the transform `dino`
-    makes them; the teacher, the momentum encoder, sees the first ``key_views``, the large ones.  With the
-    objective `dino` this is DINO.  Other objectives compare a sample's scores, normalized, with the
-    teacher's of the other samples of all processes.
+    Views may be of two sizes, as the transform `dino` makes them.  All views of a size go through the
+    network at once, and all features through the head, so that batch statistics, if there are any, are
+    those of the released code.  The teacher, the momentum encoder, sees the first ``key_views``, the large
+    ones.  With the objective `dino` this is DINO.  Other objectives compare a sample's scores, normalized,
+    with the teacher's of the other samples of all processes.
 
     Shape:
         u views (n, channels, height, width) -> projections (u, n, dim), keys (v, n, dim)
@@ -78,6 +82,13 @@ class DINO(MomentumMethod):
         for module in self.key_encoder.modules():
             module.training &= isinstance(module, nn.modules.batchnorm._BatchNorm)
         return self
+
+    def embed(self, views: Sequence[Tensor]) -> Embedded:
+        """One forward pass of the student for all views of a size, and one of the teacher."""
+        features, queries = self.embed_together(views)
+        # Last, so that the second forward pass of micro-batches ends before the keys.
+        keys = torch.stack(in_one_pass(self.key, views[: self.key_views]))
+        return Embedded(features, queries, keys)
 
     def after_step(self, step: int, total: int) -> None:
         """Move the teacher; the prototypes are frozen in the next step, or not."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import DEEPEST, probability, whole
+from ccl_plugins.methods.base import in_one_pass
 from ccl_plugins.methods.dino import DINO
 from ccl_plugins.methods.heads import PrototypeHead
 from ccl_plugins.pairs.patches import Masks, PatchScores
@@ -118,31 +119,29 @@ class IBOT(DINO):
         return BlockMasks(views, (1, 1), probability, ratio).views
 
     def embed(self, views: Sequence[Tensor], masks: Masks | None = None) -> Embedded:
-        """One forward pass for each view, without the patches that are masked in the first ones."""
+        """As DINO, without the patches that are masked in the first views."""
         if masks is None:
             return super().embed(views)
-        large, places = masks.masked.unbind(1), masks.places()
-        seen = [
-            self.backbone(x, mask, self.mask_token)
-            for x, mask in zip(views[: len(large)], large, strict=True)
-        ]
-        features = [each for each, _ in seen]
-        features += [self.encode(view) for view in views[len(large) :]]
-        queries = torch.stack([self.query(each) for each in features])
-        student = _scores(self.patch_head or self.head, [each for _, each in seen], places)
+        large, places = masks.masked.transpose(0, 1).flatten(0, 1), masks.places()
+        v = masks.masked.shape[1]
+        together = torch.cat([*views[:v]])
+        seen, patches = self.backbone(together, large, self.mask_token)
+        small = in_one_pass(self.encode, views[v:])
+        features = torch.stack([*seen.chunk(v), *small])
+        queries = self.query(features.flatten(0, 1)).unflatten(0, features.shape[:2])
+        student = _scores(self.patch_head or self.head, patches, v, places)
         # Last, so that the second forward pass of micro-batches ends before the teacher.
-        keys, teacher = self._teacher(views[: len(large)], places)
-        patches = PatchScores(student, teacher, masks.masked.sum((2, 3)))
-        return Embedded(torch.stack(features), queries, keys, patches)
+        keys, teacher = self._teacher(together, v, places)
+        scores = PatchScores(student, teacher, masks.masked.sum((2, 3)))
+        return Embedded(features, queries, keys, scores)
 
     @torch.no_grad()
-    def _teacher(self, views: Sequence[Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys (v, n, dim) of views, and scores (p, dim) of their patches at some places."""
+    def _teacher(self, together: Tensor, v: int, places: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys (v, n, dim) of v views one after another, and scores (p, dim) of some patches."""
         encoder = self.key_encoder
-        seen = [encoder.backbone(view, None, self.mask_token) for view in views]
-        keys = torch.stack([encoder.head(each) for each, _ in seen])
+        seen, patches = encoder.backbone(together, None, self.mask_token)
         head = self.patch_key_head or encoder.head
-        return keys, _scores(head, [each for _, each in seen], places)
+        return encoder.head(seen).unflatten(0, (v, -1)), _scores(head, patches, v, places)
 
     def after_step(self, step: int, total: int) -> None:
         """Move the teacher; the prototypes are frozen in the next step, or not."""
@@ -155,10 +154,10 @@ class IBOT(DINO):
             self.patch_head.is_frozen.copy_(self.head.is_frozen)
 
 
-def _scores(head: nn.Module, patches: Sequence[Tensor], places: Tensor) -> Tensor:
-    """(p, dim) scores of some of all patches, of v views each (n, rows, columns, width)."""
-    together = torch.stack([*patches], 1).flatten(0, 3)
-    scores: Tensor = head(together[places])
+def _scores(head: nn.Module, patches: Tensor, v: int, places: Tensor) -> Tensor:
+    """(p, dim) scores of some of all patches, (v · n, rows, columns, width) of v views."""
+    of_samples = patches.unflatten(0, (v, -1)).transpose(0, 1).flatten(0, 3)
+    scores: Tensor = head(of_samples[places])
     return scores
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins.methods.base import EncoderMethod, in_one_pass
+from ccl_plugins.methods.base import EncoderMethod
 from ccl_plugins.methods.heads import LastNorm, NamedHead, chosen_head
 from ccl_plugins.pairs.pairs import Pairs, in_batch
 from ccl_plugins.pairs.samples import Samples
@@ -70,9 +70,7 @@ class SimCLR(EncoderMethod):
         if not self.joint:
             features = torch.stack([self.encode(view) for view in views])
             return Embedded(features, torch.stack([self.head(each) for each in features]))
-        features = torch.stack(in_one_pass(self.encode, views))
-        projections = self.head(features.flatten(0, 1)).unflatten(0, features.shape[:2])
-        return Embedded(features, projections)
+        return Embedded(*self.embed_together(views))
 
     def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
         """Every view against every other, over the batches of all processes."""

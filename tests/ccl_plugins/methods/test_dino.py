@@ -1,4 +1,8 @@
-"""Steps of lightly's DINO example, of equal weights and views: loss, gradients, weights and center."""
+"""Steps of lightly's DINO example, of equal weights and views: loss, gradients, weights and center.
+
+The example passes each view by itself.  The released code passes all views of a size together, which
+differs in batch statistics alone; here the example does so, too.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ def lightlys_head(**settings):
 
 
 class Example(nn.Module):
-    """As in lightly's example, with small widths."""
+    """As in lightly's example, with small widths, and one pass for each size."""
 
     def __init__(self):
         super().__init__()
@@ -56,9 +60,10 @@ class Example(nn.Module):
     def loss(self, views, momentum):
         update_momentum(self.student_backbone, self.teacher_backbone, m=momentum)
         update_momentum(self.student_head, self.teacher_head, m=momentum)
-        teacher = [self.teacher_head(self.teacher_backbone(view)).detach() for view in views[:2]]
-        student = [self.student_head(self.student_backbone(view)) for view in views]
-        return self.criterion(teacher, student)
+        large, small = torch.cat(views[:2]), torch.cat(views[2:])
+        teacher = self.teacher_head(self.teacher_backbone(large)).detach()
+        features = torch.cat([self.student_backbone(large), self.student_backbone(small)])
+        return self.criterion([*teacher.chunk(2)], [*self.student_head(features).chunk(len(views))])
 
 
 def copy_head(ours, theirs):

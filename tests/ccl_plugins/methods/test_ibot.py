@@ -84,8 +84,7 @@ class Example(nn.Module):
             teacher = self.teacher_head[0](seen[:, 0])
             teacher_patches = self.teacher_head[1](seen[mask])
         tokens = self.student_backbone.encode(large, mask=mask)
-        # One by one, since timm resizes positions, and their gradient, in float32.
-        small_tokens = torch.cat([self.student_backbone.encode(view) for view in views[2:]])
+        small_tokens = self.student_backbone.encode(torch.cat(views[2:]))
         student = [self.student_head[0](each[:, 0]) for each in (tokens, small_tokens)]
         loss = self.dino(teacher.chunk(2), torch.cat(student).chunk(len(views)), teacher_temp=0.05)
         loss = loss + self.ibot(
