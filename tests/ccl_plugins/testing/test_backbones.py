@@ -70,8 +70,12 @@ class Frozen(Sound):
 class Patched(PatchBackbone):
     """A network on patches."""
 
+    @staticmethod
+    def check_masked(parameters):
+        """With all parameters there are patches."""
 
-class Seeing(PatchBackbone):
+
+class Seeing(Patched):
     """Adds the token to masked patches, and sees them."""
 
     def forward(self, x, mask=None, token=None):
@@ -234,16 +238,286 @@ class Staying(Sound):
         return features * torch.linspace(1, 2, features.shape[1])
 
 
+class DividesByTheSpread(Sound):
+    """Divides an image by its standard deviation, which is 0 in one of one color."""
+
+    def forward(self, x):
+        return super().forward(x / x.std((1, 2, 3), keepdim=True))
+
+
+class KeepsItsGrid(Sound):
+    """Adds positions, which are made for the size of the first image."""
+
+    grid = None
+
+    def forward(self, x):
+        if self.grid is None or self.grid.device != x.device:
+            self.grid = torch.linspace(-1, 1, x.shape[-1], device=x.device)
+        return super().forward(x + nn.functional.interpolate(self.grid[None, None], x.shape[-1]))
+
+
+class KeepsAGridForEachSize(KeepsItsGrid):
+    """Adds positions, which are made again for another size."""
+
+    def forward(self, x):
+        if self.grid is not None and len(self.grid) != x.shape[-1]:
+            self.grid = None
+        return super().forward(x)
+
+
+class OfChannels(SmallBackbone):
+    """A network of one layer on some channels."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__()
+        if channels < 1:
+            raise ValueError(f"channels must be 1 or more, not {channels}")
+        self.mix = nn.Conv2d(channels, 3, 1)
+
+    @staticmethod
+    def check_channels(parameters, channels):
+        if channels != parameters["channels"]:
+            raise ValueError(f"channels must be {parameters['channels']}, not {channels}")
+
+    def forward(self, x):
+        return super().forward(self.mix(x))
+
+
+class OfThreeChannels(OfChannels):
+    """A network on three channels, whatever its parameter is."""
+
+    def __init__(self, channels: int = 3) -> None:
+        super().__init__(channels)
+        self.mix = nn.Conv2d(3, 3, 1)
+
+
+class OfOneSize(Sound):
+    """A network on images of 32x32 pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scales = nn.Parameter(torch.ones(32))
+
+    @staticmethod
+    def check_image_size(parameters, size):
+        if size != 32:
+            raise ValueError(f"images must have 32 pixels, not {size}")
+
+    def forward(self, x):
+        return super().forward(x * self.scales)
+
+
+class OfSizesThatItDoesNotTake(OfOneSize):
+    """Refuses small images alone."""
+
+    @staticmethod
+    def check_image_size(parameters, size):
+        if size < 32:
+            raise ValueError(f"images must have 32 pixels, not {size}")
+
+
+class OfNoSize(OfOneSize):
+    """Refuses the images that it takes."""
+
+    @staticmethod
+    def check_image_size(parameters, size):
+        raise ValueError(f"images must have 224 pixels, not {size}")
+
+
+class OfTokens(nn.Module):
+    """A network on token ids."""
+
+    EXAMPLE_SHAPE, EXAMPLE_VOCABULARY = (6,), 11
+    num_features = 12
+    most = 11
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(11, 12)
+
+    @classmethod
+    def check_tokens(cls, parameters, length, vocabulary):
+        if vocabulary > cls.most:
+            raise ValueError(f"vocabulary must be at most {cls.most}, not {vocabulary}")
+
+    def forward(self, x):
+        return self.words(x).mean(1)
+
+
+class OfMoreTokens(OfTokens):
+    """Accepts ids beyond its vocabulary."""
+
+    most = 100
+
+
+class Meaning(OfChannels):
+    """Was trained on images of some mean."""
+
+    mean, deviation = (0.5, 0.4, 0.3), (0.2, 0.2, 0.2)
+
+    @classmethod
+    def image_statistics(cls, parameters):
+        return cls.mean, cls.deviation
+
+
+class MeaningBytes(Meaning):
+    """A mean of pixels up to 255."""
+
+    mean = (123.7, 116.3, 103.5)
+
+
+class MeaningGray(Meaning):
+    """A mean of one channel, of a network that takes three."""
+
+    mean, deviation = (0.5,), (0.2,)
+
+
+class Naming(Sound):
+    """Names its parameters."""
+
+    def layer_numbers(self):
+        return {"layer.weight": 0, "layer.bias": 0, "norm.weight": 1, "norm.bias": 1}
+
+    def no_weight_decay(self):
+        return {"norm.weight"}
+
+
+class NamingModules(Naming):
+    """Names a module in place of its parameters."""
+
+    def no_weight_decay(self):
+        return {"norm"}
+
+
+class NamingSome(Naming):
+    """Leaves parameters out of its layers."""
+
+    def layer_numbers(self):
+        return {"layer.weight": 0, "layer.bias": 0}
+
+
+class NamingDownwards(Naming):
+    """Numbers layers from the features."""
+
+    def layer_numbers(self):
+        return {name: 1 - number for name, number in super().layer_numbers().items()}
+
+
+class NamingFromOne(Naming):
+    """Numbers layers from 1."""
+
+    def layer_numbers(self):
+        return {name: 1 + number for name, number in super().layer_numbers().items()}
+
+
+class Unchecked(Patched):
+    """Has no check_masked."""
+
+    check_masked = None
+
+
+class Transposing(Patched):
+    """Takes rows of the mask for columns."""
+
+    def forward(self, x, mask=None, token=None):
+        return super().forward(x, None if mask is None else mask.mT, token)
+
+
+class MaskingAll(Patched):
+    """Masks the patches of every sample that one of the batch masks."""
+
+    def forward(self, x, mask=None, token=None):
+        return super().forward(x, None if mask is None else mask.any(0)[None], token)
+
+
+class Placed(PatchBackbone):
+    """A network on patches with positions."""
+
+    check_masked = Patched.check_masked
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.positions = nn.Parameter(torch.arange(192.0).reshape(4, 4, 12) / 96)
+
+    def place(self, patches, mask, token):
+        if mask is not None:
+            patches = torch.where(mask[..., None], token, patches)
+        return patches + self.positions
+
+    def forward(self, x, mask=None, token=None):
+        patches = self.place(self.embed(x).permute(0, 2, 3, 1), mask, token)
+        features = self.norm(patches.mean((1, 2)))
+        return features if token is None else (features, patches)
+
+
+class PlacedBefore(Placed):
+    """Positions are replaced, too."""
+
+    def place(self, patches, mask, token):
+        patches = patches + self.positions
+        return patches if mask is None else torch.where(mask[..., None], token, patches)
+
+
+class Gridded(Sound):
+    """Has features of patches."""
+
+    def patches(self, x):
+        return nn.functional.avg_pool2d(x, 8).permute(0, 2, 3, 1)
+
+
+class GriddedTransposed(Gridded):
+    """Has columns of patches in place of rows."""
+
+    def patches(self, x):
+        return super().patches(x).transpose(1, 2)
+
+
+class GriddedChannelsFirst(Gridded):
+    """Has features of patches as convolutions have them."""
+
+    def patches(self, x):
+        return super().patches(x).permute(0, 3, 1, 2)
+
+
+LONG, MASKED = "features_are_as_long_as_it_says", "masked_patches_are_not_seen"
+TAKES, STATISTICS = "takes_what_it_does_not_refuse", "image_statistics_are_of_pixels_to_one"
+NAMES, PLACE = "names_its_own_parameters", "patches_are_in_place"
 ELSE, WHOLE = "a_call_changes_nothing_else", "moves_to_a_device_whole"
 BROKEN = {
-    Wide: {"features_are_as_long_as_it_says"},
+    DividesByTheSpread: {LONG},
+    KeepsItsGrid: {"images_before_do_not_count"},
+    KeepsAGridForEachSize: set(),
+    OfChannels: set(),
+    OfThreeChannels: {TAKES},
+    OfOneSize: set(),
+    OfSizesThatItDoesNotTake: {TAKES},
+    OfNoSize: {TAKES},
+    OfTokens: set(),
+    OfMoreTokens: {TAKES},
+    Meaning: set(),
+    MeaningBytes: {STATISTICS},
+    MeaningGray: {STATISTICS},
+    Naming: set(),
+    NamingModules: {NAMES},
+    NamingSome: {NAMES},
+    NamingDownwards: {NAMES},
+    NamingFromOne: {NAMES},
+    Unchecked: {MASKED},
+    Transposing: {MASKED},
+    MaskingAll: {MASKED},
+    Placed: set(),
+    PlacedBefore: {MASKED},
+    Gridded: set(),
+    GriddedTransposed: {PLACE},
+    GriddedChannelsFirst: {PLACE},
+    Wide: {LONG},
     Sleepy: {ELSE},
     Seeding: {ELSE},
     Overwriting: {ELSE},
     Staying: {WHOLE},
-    WiderInTraining: {"features_are_as_long_as_it_says"},
-    WiderInEvaluation: {"features_are_as_long_as_it_says"},
-    FoundOut: {"features_are_as_long_as_it_says"},
+    WiderInTraining: {LONG},
+    WiderInEvaluation: {LONG},
+    FoundOut: {LONG},
     ScalesInAList: {"what_learns_is_in_its_weights", WHOLE},
     LearnsAMean: {"what_learns_is_in_its_weights"},
     SharesAMean: {"what_learns_is_in_its_weights", WHOLE},
@@ -254,9 +528,9 @@ BROKEN = {
     Frozen: set(),
     Sound: set(),
     Patched: set(),
-    Seeing: {"masked_patches_are_not_seen"},
+    Seeing: {MASKED},
     Wrapped: {"is_a_module"},
-    Misnumbered: {"features_are_as_long_as_it_says"},
+    Misnumbered: {LONG},
     Relative: {"evaluation_looks_at_each_image_alone"},
     Unused: {"every_weight_has_a_gradient"},
 }
