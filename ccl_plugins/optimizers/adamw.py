@@ -18,6 +18,7 @@ class AdamW:
     Args:
         lr: The learning rate, above 0.
         weight_decay: 0 or more.
+        fused: Whether a step is one operation on each type of parameters, with other rounding.
 
     Raises:
         ValueError: For a value out of range.
@@ -25,7 +26,13 @@ class AdamW:
 
     lr: float = checked(positive, default=3e-3)
     weight_decay: float = checked(non_negative, default=1e-4)
+    fused: bool = False
 
     def __call__(self, groups: Sequence[Mapping[str, Any]]) -> torch.optim.Optimizer:
         """Torch's optimizer."""
-        return torch.optim.AdamW([*map(dict, groups)], self.lr, weight_decay=self.weight_decay)
+        return torch.optim.AdamW(
+            [*map(dict, groups)],
+            self.lr,
+            weight_decay=self.weight_decay,
+            fused=self.fused or None,
+        )

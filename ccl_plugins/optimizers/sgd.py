@@ -20,6 +20,7 @@ class SGD:
         weight_decay: 0 or more.
         momentum: From 0 to below 1.
         nesterov: Whether the gradient is taken as if the next step were made; needs a momentum above 0.
+        fused: Whether a step is one operation on each type of parameters, with other rounding.
 
     Raises:
         ValueError: For a value out of range.
@@ -29,6 +30,7 @@ class SGD:
     weight_decay: float = checked(non_negative, default=5e-4)
     momentum: float = checked(below_one, default=0.9)
     nesterov: bool = False
+    fused: bool = False
 
     def __post_init__(self) -> None:
         if self.nesterov and self.momentum == 0:
@@ -42,4 +44,5 @@ class SGD:
             momentum=self.momentum,
             weight_decay=self.weight_decay,
             nesterov=self.nesterov,
+            fused=self.fused or None,
         )

@@ -92,11 +92,11 @@ def fit(
     from ccl_plugins.training.checkpointing import Checkpointing
     from ccl_plugins.training.loss_log import LossLog
     from ccl_plugins.training.module import TrainingModule
-    from ccl_plugins.training.trainer import make_trainer, quiet
+    from ccl_plugins.training.trainer import arithmetic, make_trainer, quiet
 
     waiting = Waiting(lambda: last_good(run))
     losses = LossLog(settings.log_every, settings.batch_size)
-    with until_begun(losses), Interrupt() as interrupt, quiet():
+    with until_begun(losses), Interrupt() as interrupt, quiet(), arithmetic(settings):
         seed_everything(settings.seed)
         module = TrainingModule(parts, split, settings, record, resume, run)
         writer = Checkpointing(run, settings, record, interrupt, losses)
@@ -166,7 +166,7 @@ def rehearsals(parts: Parts, split: Any, settings: FitSettings) -> list[Callable
         partial(
             parameter_groups, parts.method, parts.objective, settings.decay, settings.layer_decay
         ),
-        lambda: settings.backend,
+        lambda: settings.compilation,
     ]
 
 

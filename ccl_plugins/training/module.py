@@ -329,16 +329,16 @@ def prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callabl
     warn_about_statistics(method, settings.micro_batch, settings.batch_size // settings.processes)
     if settings.channels_last:
         method.to(memory_format=torch.channels_last)
-    backend = settings.backend
-    if backend is None:
+    options: dict[str, Any] | None = settings.compilation
+    if options is None:
         return objective.loss
     for network in _networks(method):
         # In place, so that names in the state dict stay as they are.
-        network.compile(backend=backend)
+        network.compile(**options)
     loss: Callable[[Any], Tensor] = objective.loss
     if not trait(objective, "compiles"):
         return loss
-    return torch.compile(loss, backend=backend)
+    return torch.compile(loss, **options)
 
 
 def _networks(method: nn.Module) -> Iterator[nn.Module]:

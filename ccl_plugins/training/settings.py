@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,11 @@ if TYPE_CHECKING:  # which would import torch, and `ccl train --help` reads the 
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
 
 DECAY = ("matrices", "all")
+
+MATMUL = ("highest", "high", "medium")
+
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+"""Of inductor, torch.compile's backend."""
 
 
 def _setting(
@@ -60,9 +65,14 @@ def _check_bool(name: str, value: Any) -> None:
 
 
 def _check_compile(name: str, value: Any) -> None:
-    if not isinstance(value, bool | str):
+    if isinstance(value, Mapping):
+        if [*value] != ["mode"]:
+            raise TypeError(f'{name} takes one key, as {{mode = "reduce-overhead"}}, not {value!r}')
+        one_of(f"mode of {name}", value["mode"], MODES)
+    elif not isinstance(value, bool | str):
         raise TypeError(
-            f"{name} must be true, false or the name of a backend of torch.compile, not {value!r}"
+            f"{name} must be true, false, the name of a backend of torch.compile, or a table with a mode"
+            f" of inductor, not {value!r}"
         )
 
 
@@ -112,7 +122,12 @@ class FitSettings:
         anchors_at_once: Anchors that each device compares with all keys at a time; None: all.  The loss
             and its gradient are the same, in the memory of a part.
         clip: Largest norm of the gradient; None: no limit.
-        compile: Whether networks and objective are compiled, or the backend of torch.compile.
+        compile: Whether networks and objective are compiled, or the backend of torch.compile, or a mode of
+            inductor, ``{mode = "reduce-overhead"}``.
+        matmul_precision: Of float32 products on a GPU, those of losses too: ``"highest"``, ``"high"``
+            (TF32) or ``"medium"`` (bfloat16); None: as torch is set, which is ``"highest"`` by default.
+        cudnn_benchmark: Whether cuDNN tries its algorithms for each new shape and takes the fastest, which
+            may be another in the next run.
         channels_last: Whether images and filters are stored with channels last, as GPUs with tensor
             cores prefer in mixed precision.
         checkpoint_every: Epochs between checkpoints; one is always written at the end.
@@ -147,9 +162,19 @@ class FitSettings:
     micro_batch: int | None = _whole(None)
     anchors_at_once: int | None = _whole(None)
     clip: float | None = _setting(None, positive, "above 0")
-    compile: bool | str = _setting(
-        False, _check_compile, "true, false, or the name of a backend of `torch.compile`", bool
+    compile: bool | str | Mapping[str, str] = _setting(
+        False,
+        _check_compile,
+        'true, false, the name of a backend of `torch.compile`, or `{mode = "reduce-overhead"}`',
+        bool,
     )
+    matmul_precision: str | None = _setting(
+        None,
+        functools.partial(one_of, choices=MATMUL),
+        ", ".join(f'`"{word}"`' for word in MATMUL),
+        str,
+    )
+    cudnn_benchmark: bool = _switch()
     channels_last: bool = _switch()
     checkpoint_every: int = _whole(10, free=True)
     checkpoint_every_steps: int | None = _whole(None, free=True)
@@ -193,21 +218,23 @@ class FitSettings:
             )
 
     @property
-    def backend(self) -> str | None:
-        """The backend of torch.compile; None: nothing is compiled.
+    def compilation(self) -> dict[str, str] | None:
+        """The options of torch.compile; None: nothing is compiled.
 
         Raises:
             ValueError: For one that torch does not have.
         """
         if self.compile is False:
             return None
+        if isinstance(self.compile, Mapping):
+            return dict(self.compile)
         import torch  # late, as the settings are read for `ccl train --help`
 
         backend = "inductor" if self.compile is True else self.compile
         if backend not in torch.compiler.list_backends(exclude_tags=()):
             usual = ", ".join(torch.compiler.list_backends())
             raise ValueError(f"torch.compile has no backend {backend!r}; it has {usual}")
-        return backend
+        return {"backend": backend}
 
     @property
     def processes(self) -> int:

@@ -95,6 +95,20 @@ def _several_processes(all_learn: bool) -> DDPStrategy:
 
 
 @contextmanager
+def arithmetic(settings: FitSettings) -> Iterator[None]:
+    """Set torch's switches of speed against precision, and set them back."""
+    precision, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
+    before = cudnn.benchmark
+    try:
+        torch.set_float32_matmul_precision(settings.matmul_precision or precision)
+        cudnn.benchmark = before or settings.cudnn_benchmark
+        yield
+    finally:
+        torch.set_float32_matmul_precision(precision)
+        cudnn.benchmark = before
+
+
+@contextmanager
 def quiet() -> Iterator[None]:
     """Hide Lightning's messages about devices, tips and limits, and warnings that no user can act on."""
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]

@@ -207,6 +207,20 @@ def test_the_page_says_how_far_lars_is_from_that_of_moco_v3() -> None:
     assert expected.format(*differences).replace("%", " %") in page
 
 
+@pytest.mark.parametrize("name", ["adam", "adamw", "sgd"])
+def test_fused_steps_are_the_same_but_for_rounding(name: str) -> None:
+    found = []
+    for fused in (False, True):
+        weight = torch.nn.Parameter(torch.linspace(-1, 1, 7))
+        optimizer = ccl.create("optimizer", name, lr=0.1, fused=fused)([{"params": [weight]}])
+        assert bool(optimizer.defaults["fused"]) is fused
+        for step in range(5):
+            weight.grad = torch.linspace(1, -2, 7) * step
+            optimizer.step()
+        found.append(weight.detach())
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [

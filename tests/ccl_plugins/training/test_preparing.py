@@ -8,6 +8,7 @@ import torch
 from support.training_fakes import FakeDataset, fit, make_parts
 from torch import Tensor, nn
 from torch._dynamo.utils import counters
+from torch.nn.modules.module import register_module_forward_hook
 
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
@@ -57,6 +58,21 @@ def test_an_unknown_backend_is_refused_before_training(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no backend 'inductr'; it has .*inductor"):
         run(tmp_path / "out", compile="inductr")
     assert not list((tmp_path / "out").glob("checkpoints/*"))
+
+
+def test_switches_of_torch_hold_while_it_trains(tmp_path: Path) -> None:
+    def switches() -> tuple[str, bool]:
+        return torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
+
+    seen = []
+    hook = register_module_forward_hook(lambda *_: seen.append(switches()))
+    before = switches()
+    try:
+        run(tmp_path / "out", matmul_precision="high", cudnn_benchmark=True)
+    finally:
+        hook.remove()
+    assert set(seen) == {("high", True)}
+    assert switches() == before == ("highest", False)
 
 
 def test_channels_last_changes_the_memory_and_not_the_weights(tmp_path: Path) -> None:

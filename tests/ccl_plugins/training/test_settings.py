@@ -35,12 +35,32 @@ def test_settings_survive_their_record() -> None:
             ValueError,
             "clip must be a number that fits a float, not one of 1329 bits",
         ),
+        ({"compile": 1}, TypeError, "compile must be true, false, the name of a backend"),
+        ({"compile": {"mod": "default"}}, TypeError, "compile takes one key"),
+        ({"compile": {"mode": "fast"}}, ValueError, "mode of compile must be .*reduce-overhead"),
+        ({"matmul_precision": "tf32"}, ValueError, "matmul_precision must be .*'high'.*'tf32'"),
+        ({"cudnn_benchmark": "yes"}, TypeError, "cudnn_benchmark must be true or false"),
         ({"layer_decay": 2}, ValueError, "layer_decay must be above 0 and at most 1, not 2"),
     ],
 )
 def test_what_is_wrong_is_quoted(given: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         FitSettings(**{"epochs": 2, "batch_size": 8, **given})
+
+
+@pytest.mark.parametrize(
+    ("compile", "options"),
+    [
+        (False, None),
+        (True, {"backend": "inductor"}),
+        ("eager", {"backend": "eager"}),
+        ({"mode": "reduce-overhead"}, {"mode": "reduce-overhead"}),
+    ],
+)
+def test_what_is_given_to_the_compiler(compile: Any, options: Any) -> None:
+    settings = FitSettings(compile=compile)
+    assert settings.compilation == options
+    assert FitSettings(**settings.to_dict()).compilation == options
 
 
 def test_every_setting_but_components_is_an_option_of_the_command_line():
