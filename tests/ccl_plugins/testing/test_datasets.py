@@ -365,6 +365,28 @@ class Keeping(Sound):
     split = KeepingSplit
 
 
+class TogetherSplit(Split):
+    def __getitems__(self, indices):
+        return [self[index] for index in indices]
+
+
+class Together(Sound):
+    """Reads several rows in one call."""
+
+    split = TogetherSplit
+
+
+class SortedTogetherSplit(Split):
+    def __getitems__(self, indices):
+        return [self[index] for index in sorted(indices)]
+
+
+class SortedTogether(Sound):
+    """Reads several rows in one call, in the order of the file."""
+
+    split = SortedTogetherSplit
+
+
 class DealtSplit(Split):
     def __getitem__(self, index):
         worker = torch.utils.data.get_worker_info()
@@ -576,6 +598,8 @@ SCHEMA = "schema_says_what_metadata_holds"
         (holds("color", first_four(-1)), None, MISSING),
         (holds("attributes", lambda column: 2 * column - 1), None, MISSING),
         (holds("attributes", first_four(-1)), None, None),
+        (holds("height", torch.sign), None, None),
+        (says([0, 1, 2]), None, ALIKE),
         (far_id, None, MISSING),
         (says(["cat", "dog", "nan"]), None, MISSING),
         (says(["cat", "dog", "cat"]), None, ALIKE),
@@ -616,6 +640,8 @@ BROKEN = {
     CachingBySeed: set(),
     Keeping: {ITEM},
     Dealt: {ITEM},
+    Together: set(),
+    SortedTogether: {ITEM},
     Marking: {ITEM},
     ChannelsLast: {"gives_images_and_targets"},
     Sorted: {"gives_images_and_targets"},
