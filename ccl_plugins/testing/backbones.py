@@ -24,8 +24,9 @@ from ccl_plugins.testing.assertions import (
     require_gradients,
     require_independent_rows,
     require_no_seeding,
+    require_unchanged,
 )
-from ccl_plugins.testing.inputs import network_inputs, seeded
+from ccl_plugins.testing.inputs import network_inputs, seeded, supplied_for
 from ccl_plugins.testing.subject import Subject
 from ccl_registry.errors import one_line
 
@@ -73,8 +74,12 @@ def check_features_are_as_long_as_it_says(subject: Subject) -> None:
 
 
 def check_a_call_changes_nothing_else(subject: Subject) -> None:
-    """A call must change neither its input nor a mode, and seed no global generator; it may draw of one."""
+    """A call must change neither its input nor a mode, and seed no global generator; it may draw of one.
+
+    Nor may its constructor seed one: the views of a run would follow from it, and not from the run's seed.
+    """
     backbone, x = _module(subject), network_inputs(subject.target, 4)
+    require_no_seeding(lambda: subject.choice.build(supplied_for(subject.choice)))
     given = x.clone()
     for training in (True, False):
         backbone.train(training)
@@ -98,8 +103,12 @@ def check_moves_to_a_device_whole(subject: Subject) -> None:
 
 
 def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
-    """In evaluation mode, features must depend neither on chance nor on the rest of the batch."""
-    require_independent_rows(subject.build().eval(), network_inputs(subject.target, 4))
+    """In evaluation mode, features must depend on the image, and neither on chance nor on the batch."""
+    backbone, x = subject.build().eval(), network_inputs(subject.target, 4)
+    require_independent_rows(backbone, x)
+    features = backbone(x)
+    report = f"{len(x)} images have the same features: {features[0, :3].tolist()}, ..."
+    require(bool((features != features[:1]).any()), report)
 
 
 def check_every_weight_has_a_gradient(subject: Subject) -> None:
@@ -123,7 +132,10 @@ def check_what_learns_is_in_its_weights(subject: Subject) -> None:
     lost = [tuple(leaf.shape) for leaf in leaves_of(features) if id(leaf) not in known]
     report = f"a gradient reaches tensors of shape {lost}, which no optimizer gets: no parameters()"
     require(not lost, report)
-    _train(subject, backbone, first=0)
+    with require_unchanged(
+        other.state_dict, "the weights of another backbone, which is not trained"
+    ):
+        _train(subject, backbone, first=0)
     held, x = copy.deepcopy(backbone.state_dict()), network_inputs(subject.target, 4)
     expected = [_features(backbone, x, training) for training in (False, True)]
     _train(subject, other, first=STEPS)  # on other inputs, so that what it learned outside differs

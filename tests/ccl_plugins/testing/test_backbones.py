@@ -223,6 +223,31 @@ class Seeding(Sound):
         return super().forward(x)
 
 
+class SeedingFirst(Sound):
+    """Seeds torch for its weights."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        super().__init__()
+
+
+class Blind(Sound):
+    """Scales its features by 0."""
+
+    def forward(self, x):
+        return 0 * super().forward(x) + 1
+
+
+class Sharing(Sound):
+    """All objects of the class have one layer."""
+
+    shared = nn.Linear(3 * 16, 12)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = self.shared
+
+
 class Overwriting(Sound):
     """Clamps its input in place."""
 
@@ -481,6 +506,7 @@ class GriddedChannelsFirst(Gridded):
 
 LONG, MASKED = "features_are_as_long_as_it_says", "masked_patches_are_not_seen"
 TAKES, STATISTICS = "takes_what_it_does_not_refuse", "image_statistics_are_of_pixels_to_one"
+ALONE = "evaluation_looks_at_each_image_alone"
 NAMES, PLACE = "names_its_own_parameters", "patches_are_in_place"
 ELSE, WHOLE = "a_call_changes_nothing_else", "moves_to_a_device_whole"
 BROKEN = {
@@ -514,6 +540,10 @@ BROKEN = {
     Sleepy: {ELSE},
     Seeding: {ELSE},
     Overwriting: {ELSE},
+    SeedingFirst: {ELSE},
+    Blind: {ALONE},
+    # One that was moved to the device meta has moved the others' layer, too.
+    Sharing: {"what_learns_is_in_its_weights", "every_weight_has_a_gradient", ALONE},
     Staying: {WHOLE},
     WiderInTraining: {LONG},
     WiderInEvaluation: {LONG},
@@ -531,7 +561,7 @@ BROKEN = {
     Seeing: {MASKED},
     Wrapped: {"is_a_module"},
     Misnumbered: {LONG},
-    Relative: {"evaluation_looks_at_each_image_alone"},
+    Relative: {ALONE},
     Unused: {"every_weight_has_a_gradient"},
 }
 
