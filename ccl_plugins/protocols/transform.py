@@ -37,7 +37,8 @@ class TransformTraits:
     begins. One function for each view, called on the device with the images of a batch as the data set
     has them, `(n, channels, height, width)`, those of PIL as uint8, and with seeds `(n,)`, long. It
     returns `n` tensors, stacked; row i may depend on image i and seed i alone. Training then draws views
-    by these and not image by image."""
+    by these and not image by image, and all views of one function in one call: their rows follow each
+    other."""
     sizes: Sequence[int] = ()
     """Read when a pipeline is composed. The height of each view in pixels, which is its width, where they
     differ from view to view; the first is the transform's `size`."""

@@ -162,6 +162,15 @@ def check_views(transform: Any, views: Any) -> None:
             raise ValueError(f"{name} must make views that are tensors, not {_type_of(view)}")
 
 
+def check_drawn(transform: Any, drawn: Any, n: int) -> None:
+    """Check that a function of ``batch_transforms`` made a view of each of n images."""
+    if not isinstance(drawn, Tensor) or len(drawn) != n:
+        raise ValueError(
+            f"{type(transform).__name__}.batch_transforms must make a tensor of {n} views of {n} images,"
+            f" not {_type_of(drawn)}"
+        )
+
+
 def check_columns_of_views(transform: Any, split: Any) -> None:
     """Check the columns of a split that a transform reads: texts, and values.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torchvision.transforms.v2.functional import to_pil_image
 
 from ccl_plugins.numerics.generators import generator_states
-from ccl_plugins.training.loader import Items, Loader, augment, collate
+from ccl_plugins.training.loader import Batch, Items, Loader, augment, collate
 from ccl_plugins.training.sampling import Batches, Consumed
 from ccl_plugins.transforms import SimCLRTransform
 
@@ -122,6 +122,27 @@ def test_batched_views_after_the_first_show_the_partner() -> None:
     one, two = drawn([(0, 0, 3, 7), (0, 1, 4, 8)])
     torch.testing.assert_close(one, drawn([(0, 0, 3), (0, 1, 4)])[0])
     torch.testing.assert_close(two, drawn([(0, 0, 7), (0, 1, 8)])[1])
+
+
+def test_views_of_one_function_are_drawn_in_one_call() -> None:
+    calls = []
+
+    def shifted(images: Tensor, seeds: Tensor) -> Tensor:
+        calls.append(len(images))
+        return images + 100.0 * seeds[:, None, None, None]
+
+    class Three:
+        count = 3
+        batch_transforms = (shifted, lambda images, seeds: images, shifted)
+
+    images, partners = torch.zeros(2, 1, 1, 1), torch.ones(2, 1, 1, 1)
+    seeds = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    batch = augment(Three(), Batch([images, partners], torch.arange(2), seeds=seeds))  # type: ignore[arg-type]
+    assert calls == [4]
+    assert [view.flatten().tolist() for view in batch.views] == [[100, 400], [1, 1], [301, 601]]
+    Three.batch_transforms = (shifted, lambda images, seeds: images[:1], shifted)
+    with pytest.raises(ValueError, match=r"Three.batch_transforms must make a tensor of 2 views"):
+        augment(Three(), Batch([images, partners], torch.arange(2), seeds=seeds))  # type: ignore[arg-type]
 
 
 def test_batched_views_are_drawn_of_images_of_pil_too() -> None:
