@@ -1,9 +1,9 @@
-"""A view of a whole batch of images, on their device, with random numbers of each image's own."""
+"""Views of a whole batch of images, on their device, with random numbers of each image's own."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +17,14 @@ TRIES = 10
 DRAWN = 2 * TRIES + 16
 """The uniform numbers of a view, but those of single channels, which follow."""
 
-BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)
-"""The operations of a color jitter, in the order of its factors."""
+RANGE = 1 << 24
+"""How many different numbers are drawn: as many as float32 holds apart in [0, 1)."""
+
+BRIGHTNESS, CONTRAST, SATURATION, GRAY, HUE = range(5)
+"""The operations on colors, in the order of their factors.  Gray is a saturation of 0, after the others."""
+
+LUMINANCE = (0.299, 0.587, 0.114)
+"""The parts of red, green and blue in gray, as PIL has them."""
 
 STEPS = (
     "RandomResizedCrop",
@@ -37,17 +43,99 @@ class Drawn(NamedTuple):
     box: Tensor
     """(n, 4) top, left, height and width of the crop, in pixels."""
     flip: Tensor
-    """(n,) bool."""
+    """(n, 2) 1 where rows and columns are flipped, else 0; rows never are."""
     factors: Tensor
-    """(n, 4) brightness, contrast and saturation, 1 for no change, and the turn of the hue, 0 for none."""
-    order: Tensor
-    """(n, 4) the operations of the color jitter as they follow each other."""
-    gray: Tensor
-    """(n,) bool."""
+    """(n, 5) brightness, contrast, saturation and gray, 1 for no change, and the turn of the hue, 0 for
+    none."""
+    places: Tensor
+    """(n, 5) the place of each operation on colors, from 0; that of gray is the last."""
     sigma: Tensor
     """(n,) pixels of the blur; below 0.1 it changes nothing."""
-    solarize: Tensor
-    """(n,) bool."""
+    threshold: Tensor
+    """(n,) above which a pixel in [0, 1] is inverted; 2 for none."""
+    channels: Tensor
+    """(n, 2 c) brightness and contrast of each of c channels, 1 for no change; none without this step."""
+
+
+class _Parameter(NamedTuple):
+    """A random parameter: uniform in a range if its step happens, else a given value."""
+
+    number: int
+    """Which of a view's uniform numbers gives it."""
+    low: float = 0.0
+    high: float = 1.0
+    chance: float = 1.0
+    """The probability that its step happens."""
+    of: int = 0
+    """Which of the numbers tells whether it does."""
+    otherwise: float = 0.0
+
+
+class Lines(NamedTuple):
+    """Where the rows and columns of images and of their views are, in pixels."""
+
+    sides: Tensor
+    """(2,) height and width of the images."""
+    places: Tensor
+    """(l,) of the lines of the images, of as many as the longer side has."""
+    size: Tensor
+    """(2, 1, 1) height and width of the views."""
+    centers: Tensor
+    """(k, 1) of the lines of the views, of as many as the longer side has."""
+    mirrored: Tensor
+    """(2, k, 1) of the lines of the views from the other side."""
+
+    @classmethod
+    def of(cls, shape: Sequence[int], size: Sequence[int], device: Any = None) -> Lines:
+        """Those of images and views of a height and a width."""
+        sides, both = (
+            torch.tensor([*each], dtype=torch.float32, device=device) for each in (shape, size)
+        )
+        places, centers = (
+            torch.arange(max(each), dtype=torch.float32, device=device) + 0.5
+            for each in (shape, size)
+        )
+        both, centers = both[:, None, None], centers[:, None]
+        return cls(sides, places, both, centers, both - centers)
+
+
+class Blur(NamedTuple):
+    """A Gaussian filter that reads r pixels and less on each side, and the border's pixels beyond it."""
+
+    logarithms: Tensor
+    """(2 r + 1,) of the weights, up to a constant, where the standard deviation is 1."""
+    reads: Mapping[int, Tensor]
+    """(2 r + 1, k k), for lines of k pixels: 1 where one reads another by a weight, else 0."""
+
+    @classmethod
+    def of(cls, reach: int, size: Sequence[int], device: Any = None) -> Blur:
+        """That of views of a height and a width."""
+        offset = torch.arange(-reach, reach + 1, device=device)
+        reads = {}
+        for each in size:
+            place = torch.arange(each, device=device)
+            read = (place + offset[:, None]).clamp(0, each - 1)[:, :, None] == place
+            reads[each] = read.flatten(1).to(torch.float32)
+        return cls(-0.5 * offset.to(torch.float32).square(), reads)
+
+
+class _Constants(NamedTuple):
+    """What every batch of images of one shape reads on a device."""
+
+    counters: Tensor
+    """(2 k,) of the numbers of k parameters, and of those that tell whether their steps happen."""
+    parameters: Tensor
+    """(4, k) their smallest values, their spans, their chances, and their values otherwise."""
+    middle: Tensor
+    """(4,) the box where no crop fits."""
+    lines: Lines
+    mixing: Tensor
+    """(5, 2 c c) as `mixing` makes them."""
+    blur: Blur
+    scale: Tensor
+    """(c, 1, 1) of pixels in [0, 1]."""
+    shift: Tensor
+    """(c, 1, 1) after it."""
 
 
 class BatchedView:
@@ -56,15 +144,27 @@ class BatchedView:
     Parameters have the distribution of the steps.  Pixels are not rounded between steps, and the blur is
     Gaussian, where PIL's is three box filters of its variance: views differ by levels of 255.
 
+    On a device that waits for launches the number of operations is the time.  So all parameters are drawn
+    by one formula from a table, an image that a step leaves alone has the step's neutral value instead of
+    a branch, and a change of colors is a product with a matrix of the image.
+
     Args:
         steps: The steps of a view in lightly, from its random resized crop, in its order.
+        mean: Of each channel of the views, for pixels in [0, 1].
+        std: Likewise.
 
     Raises:
         ValueError: For a step that is none of `STEPS`, or in another order.
     """
 
-    def __init__(self, steps: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Any],
+        mean: Sequence[float] = (0.0, 0.0, 0.0),
+        std: Sequence[float] = (1.0, 1.0, 1.0),
+    ) -> None:
         steps = [*steps]
+        self.mean, self.std = mean, std
         self.channels = next((each for each in steps if isinstance(each, ChannelJitter)), None)
         if self.channels is not None:
             steps.remove(self.channels)
@@ -89,53 +189,116 @@ class BatchedView:
         self.sigmas = getattr(blur, "sigmas", (0.0, 0.0))
         self.solarize = getattr(solarize, "prob", 0.0)
         self.threshold = getattr(solarize, "threshold", 256)
+        self._last: tuple[Any, _Constants] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is kept on a device: worker processes have none."""
+        return {**self.__dict__, "_last": None}
 
     def __call__(self, images: Tensor, seeds: Tensor) -> Tensor:
-        """The views (n, channels, size, size), float32 in [0, 1].
+        """The views (n, channels, size, size), float32.
 
         Args:
-            images: (n, channels, height, width) uint8, of 1 or 3 channels if colors change by `jittered`.
+            images: (n, channels, height, width) uint8, of as many channels as ``mean``.
             seeds: (n,) long, of each image.
         """
-        drawn = self.draw(seeds, *images.shape[-2:])
-        rows, columns = crop_weights(drawn.box, drawn.flip, images.shape[-2:], self.size)
-        x = resampled(images.float().mul_(1 / 255), rows, columns)
-        if self.jitter_chance:
-            x = jittered(x, drawn.factors, drawn.order)
+        height, width = images.shape[-2:]
+        kept = self._kept(images.device, height, width)
+        drawn = self.draw(seeds, height, width)
+        rows, columns = crop_weights(drawn.box, drawn.flip, kept.lines)
+        rows, columns = rows[:, : self.size[0], :height], columns[:, : self.size[1], :width]
+        x = resampled(images, rows.mul_(1 / 255), columns)
+        if self.jitter_chance or self.gray:
+            x = jittered(x, drawn.factors, drawn.places, kept.mixing, turns=self.jitter_chance > 0)
         if self.channels is not None:
-            u = uniforms(seeds, DRAWN + 1 + 2 * x.shape[1])[:, DRAWN:]
-            which = (u[:, 0] < self.channels.p)[:, None, None, None]
-            x = torch.where(which, self.channels.changed(x, u[:, 1:]), x)
-        if self.gray:
-            x = torch.where(drawn.gray[:, None, None, None], luminance(x), x)
+            x = self.channels.changed(x, drawn.channels)
         if self.blur:
-            x = blurred(x, drawn.sigma, self.sigmas[1])
+            x = blurred(x, drawn.sigma, kept.blur)
         if self.solarize:
-            bright = x > (self.threshold - 0.5) / 255
-            x = torch.where(bright & drawn.solarize[:, None, None, None], 1 - x, x)
-        return x.contiguous()
+            # |x - 1| where it is bright, |x - 0| elsewhere.
+            x = x.add(x > drawn.threshold[:, None, None, None], alpha=-1).abs_()
+        return torch.addcmul(kept.shift, x, kept.scale)
 
     def draw(self, seeds: Tensor, height: int, width: int) -> Drawn:
         """The parameters of the views of n images of a size; row i depends on seed i alone."""
-        u = uniforms(seeds, DRAWN)
-        box, rest = u[:, : 2 * TRIES + 2], u[:, 2 * TRIES + 2 :]
-        flip, jitter, gray, blur, sigma, solarize = rest[:, 8:].unbind(1)
-        changed = jitter < self.jitter_chance
-        factors = []
-        for (low, high), none, each in zip(
-            self.factors, (1, 1, 1, 0), rest.unbind(1), strict=False
-        ):
-            factors.append(torch.where(changed, low + (high - low) * each, none))
-        low, high = self.sigmas
-        return Drawn(
-            box=boxes(box, height, width, self.crop.scale, self.crop.ratio),
-            flip=flip < self.flip,
-            factors=torch.stack(factors, 1),
-            order=rest[:, 4:8].argsort(1),
-            gray=gray < self.gray,
-            sigma=torch.where(blur < self.blur, low + (high - low) * sigma, 0.0),
-            solarize=solarize < self.solarize,
+        kept = self._kept(seeds.device, height, width)
+        value, happens = _hashed(seeds[:, None] + kept.counters).chunk(2, 1)
+        low, span, chance, otherwise = kept.parameters
+        drawn = torch.where(happens < chance, torch.addcmul(low, value, span), otherwise)
+        area, shape, place, flip, factors, keys, sigma, threshold, channels = drawn.split(
+            [TRIES, 2 * TRIES, 2, 2, 5, 5, 1, 1, drawn.shape[1] - 3 * TRIES - 16], 1
         )
+        return Drawn(
+            box=boxes(area, shape.unflatten(1, (TRIES, 2)), place, kept.lines.sides, kept.middle),
+            flip=flip,
+            factors=factors,
+            # The place of an operation: how many have smaller keys.
+            places=(keys[:, None] < keys[:, :, None]).sum(2),
+            sigma=sigma.squeeze(1),
+            threshold=threshold.squeeze(1),
+            channels=channels,
+        )
+
+    def _parameters(self, height: int, width: int) -> list[_Parameter]:
+        """The parameters of a view in the order in which `draw` splits them."""
+        low, high = (height * width * each for each in self.crop.scale)
+        made = [_Parameter(number, low, high) for number in range(TRIES)]
+        # Height and width by the logarithms of their ratio to the root of the area.
+        low, high = (0.5 * math.log(each) for each in self.crop.ratio)
+        for number in range(TRIES, 2 * TRIES):
+            made += [_Parameter(number, -low, -high), _Parameter(number, low, high)]
+        top, left, *colors = range(2 * TRIES, 2 * TRIES + 6)
+        *keys, flip, jitter, gray, blur, sigma, solarize = range(2 * TRIES + 6, DRAWN)
+        made += [_Parameter(top), _Parameter(left)]
+        made += [_Parameter(flip, 1.0, 1.0, chance, flip) for chance in (0.0, self.flip)]
+        # The factors of colors, and keys whose order is that of the operations: gray has the greatest.
+        chance, factors = self.jitter_chance, self.factors
+        *three, turn = (
+            _Parameter(number, low, high, chance, jitter, none)
+            for number, (low, high), none in zip(colors, factors, (1, 1, 1, 0), strict=True)
+        )
+        made += [*three, _Parameter(gray, 0.0, 0.0, self.gray, gray, 1.0), turn]
+        *three, turn = map(_Parameter, keys)
+        made += [*three, _Parameter(gray, 2.0, 2.0), turn]
+        low, high = self.sigmas
+        made += [_Parameter(sigma, low, high, self.blur, blur)]
+        bright = (self.threshold - 0.5) / 255
+        made += [_Parameter(solarize, bright, bright, self.solarize, solarize, 2.0)]
+        if (each := self.channels) is not None:
+            ranges = [each.brightness] * len(self.mean) + [each.contrast] * len(self.mean)
+            made += [
+                _Parameter(number, low, high, each.p, DRAWN, 1.0)
+                for number, (low, high) in enumerate(ranges, DRAWN + 1)
+            ]
+        return made
+
+    def _kept(self, device: torch.device, height: int, width: int) -> _Constants:
+        key = (device, height, width)
+        if self._last is None or self._last[0] != key:
+            made = self._parameters(height, width)
+
+            def on_device(values: Sequence[Any]) -> Tensor:
+                return torch.tensor(values, dtype=torch.float32, device=device)
+
+            numbers = [each.number for each in made] + [each.of for each in made]
+            # Numbers are whole below 2^24: powers of 2 round nothing.
+            values = [
+                (p.low, (p.high - p.low) / RANGE, p.chance * RANGE, p.otherwise) for p in made
+            ]
+            reach = math.ceil(3 * self.sigmas[1])
+            std = on_device(self.std)[:, None, None]
+            constants = _Constants(
+                counters=_counters(torch.tensor(numbers, device=device)),
+                parameters=on_device(values).T.contiguous(),
+                middle=on_device(middle(height, width, self.crop.ratio)),
+                lines=Lines.of((height, width), self.size, device),
+                mixing=mixing(len(self.mean)).to(device),
+                blur=Blur.of(reach, self.size, device),
+                scale=1 / std,
+                shift=-on_device(self.mean)[:, None, None] / std,
+            )
+            self._last = key, constants
+        return self._last[1]
 
 
 def uniforms(seeds: Tensor, count: int) -> Tensor:
@@ -148,11 +311,20 @@ def uniforms(seeds: Tensor, count: int) -> Tensor:
     Source:
         Steele, Lea and Flood, Fast Splittable Pseudorandom Number Generators (2014).
     """
-    x = seeds[:, None] + torch.arange(1, count + 1, device=seeds.device) * -0x61C8864680B583EB
+    return _hashed(seeds[:, None] + _counters(torch.arange(count, device=seeds.device))) / RANGE
+
+
+def _counters(numbers: Tensor) -> Tensor:
+    """What is added to a seed for its numbers of these places."""
+    return (numbers + 1) * -0x61C8864680B583EB
+
+
+def _hashed(x: Tensor) -> Tensor:
+    """Whole numbers below RANGE, float32, of sums of seeds and counters."""
     x = (x ^ _shifted(x, 30)) * -0x40A7B892E31B1A47
     x = (x ^ _shifted(x, 27)) * -0x6B2FB644ECCEEE15
     x = x ^ _shifted(x, 31)
-    return _shifted(x, 40).float() / (1 << 24)
+    return _shifted(x, 40).float()
 
 
 def _shifted(x: Tensor, by: int) -> Tensor:
@@ -160,152 +332,141 @@ def _shifted(x: Tensor, by: int) -> Tensor:
     return (x >> by) & ((1 << 64 - by) - 1)
 
 
-def boxes(
-    u: Tensor, height: int, width: int, scale: Sequence[float], ratio: Sequence[float]
-) -> Tensor:
-    """(n, 4) top, left, height and width of random crops, drawn as in torchvision's RandomResizedCrop.
+def boxes(area: Tensor, shape: Tensor, place: Tensor, sides: Tensor, middle: Tensor) -> Tensor:
+    """(n, 4) top, left, height and width of random crops, as torchvision's RandomResizedCrop draws them.
 
     Args:
-        u: (n, 2 * TRIES + 2) uniform numbers.
-        height: Of the images, in pixels.
-        width: Of the images, in pixels.
-        scale: The least and the most of the area that a crop keeps.
-        ratio: The least and the most of its width over its height, drawn uniformly in the logarithm.
+        area: (n, TRIES) in pixels.
+        shape: (n, TRIES, 2) the logarithms of height and width over the root of the area.
+        place: (n, 2) uniform numbers for top and left.
+        sides: (2,) height and width of the images, in pixels.
+        middle: (4,) the box of an image whose tries do not fit.
     """
-    area = height * width * (scale[0] + (scale[1] - scale[0]) * u[:, :TRIES])
-    low, high = map(math.log, ratio)
-    aspect = (low + (high - low) * u[:, TRIES:-2]).exp()
-    wide, tall = (area * aspect).sqrt().round(), (area / aspect).sqrt().round()
-    fits = (wide >= 1) & (wide <= width) & (tall >= 1) & (tall <= height)
-    first = fits.int().argmax(1, keepdim=True)
-    wide, tall = (each.gather(1, first).squeeze(1) for each in (wide, tall))
-    left = (u[:, -1] * (width - wide + 1)).floor().minimum(width - wide)
-    top = (u[:, -2] * (height - tall + 1)).floor().minimum(height - tall)
-    # Where no try fits: the largest crop in the center whose ratio is allowed.
-    most_wide, most_tall = width, height
+    tried = (area.sqrt()[:, :, None] * shape.exp()).round()
+    any_fits, first = ((tried > 0) & (tried <= sides)).all(2).max(1, keepdim=True)
+    taken = tried.gather(1, first[:, :, None].expand(-1, -1, 2)).squeeze(1)
+    room = sides - taken
+    start = torch.addcmul(place, place, room).floor().minimum(room)
+    return torch.where(any_fits, torch.cat([start, taken], 1), middle)
+
+
+def middle(height: int, width: int, ratio: Sequence[float]) -> tuple[int, int, int, int]:
+    """Top, left, height and width of the largest crop in the center whose width over height is allowed."""
+    tall, wide = height, width
     if width / height < ratio[0]:
-        most_tall = round(width / ratio[0])
+        tall = round(width / ratio[0])
     elif width / height > ratio[1]:
-        most_wide = round(height * ratio[1])
-    center = ((height - most_tall) // 2, (width - most_wide) // 2, most_tall, most_wide)
-    any_fits = fits.any(1)
-    parts = zip((top, left, tall, wide), center, strict=True)
-    return torch.stack([torch.where(any_fits, part, other) for part, other in parts], 1)
+        wide = round(height * ratio[1])
+    return (height - tall) // 2, (width - wide) // 2, tall, wide
 
 
-def crop_weights(
-    box: Tensor, flip: Tensor, shape: Sequence[int], size: Sequence[int]
-) -> tuple[Tensor, Tensor]:
-    """Weights that crop, resize and flip n images: of rows (n, size, height), of columns (n, size, width).
+def crop_weights(box: Tensor, flip: Tensor, lines: Lines) -> Sequence[Tensor]:
+    """Weights that crop, resize and flip n images: of rows and of columns, (n, k, l) both.
 
     Bilinear, and smoothed where a crop becomes smaller, as PIL and torchvision resize.
 
     Args:
         box: (n, 4) top, left, height and width, as `Drawn` has them.
-        flip: (n,) bool, left and right are exchanged.
-        shape: Height and width of the images.
-        size: Height and width of the results.
+        flip: (n, 2) 1 where rows and columns are flipped, else 0.
+        lines: Of images and views; what is beyond the shorter side has no meaning.
     """
-    top, left, tall, wide = box.unbind(1)
-    rows = _line_weights(top, tall, shape[0], size[0])
-    columns = _line_weights(left, wide, shape[1], size[1])
-    return rows, torch.where(flip[:, None, None], columns.flip(1), columns)
-
-
-def _line_weights(start: Tensor, length: Tensor, pixels: int, size: int) -> Tensor:
-    start, length = start[:, None, None], length[:, None, None]
-    place = torch.arange(pixels, device=start.device) + 0.5
-    step = length / size
-    center = start + (torch.arange(size, device=start.device)[:, None] + 0.5) * step
-    weights = (1 - (place - center).abs() / step.clamp_min(1)).clamp_min(0)
-    weights = weights * ((place > start) & (place < start + length))
-    return weights / weights.sum(2, keepdim=True)
+    start, length = box.view(-1, 2, 2, 1, 1).unbind(1)  # (n, 2, 1, 1): of rows and of columns
+    step = length / lines.size
+    away = lines.places - start
+    away = away.masked_fill((away < 0) | (away > length), math.inf)
+    centers = torch.lerp(lines.centers, lines.mirrored, flip[:, :, None, None])
+    distance = torch.addcmul(away, centers, step, value=-1).abs_()
+    weights = (step.clamp_min(1) - distance).clamp_min_(0)
+    return weights.div_(weights.sum(3, keepdim=True)).unbind(1)
 
 
 def resampled(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """(n, c, h, w) images whose rows and columns are weighted sums.
 
     Args:
-        x: (n, c, height, width).
+        x: (n, c, height, width), of bytes or of floats.
         rows: (n, h, height).
         columns: (n, w, width).
     """
     n, c, height, width = x.shape
     # One product for all channels, which lie side by side.
-    x = torch.bmm(rows, x.transpose(1, 2).reshape(n, height, c * width))
+    x = x.transpose(1, 2).to(rows.dtype, memory_format=torch.contiguous_format)
+    x = torch.bmm(rows, x.reshape(n, height, c * width))
     x = torch.bmm(x.view(n, -1, width), columns.mT)
-    return x.view(n, rows.shape[1], c, -1).transpose(1, 2)
+    return x.view(n, rows.shape[1], c, -1).transpose(1, 2).contiguous()
 
 
-def jittered(x: Tensor, factors: Tensor, order: Tensor) -> Tensor:
-    """Images with other brightness, contrast, saturation and hue, as by torchvision's ColorJitter.
+def mixing(channels: int) -> Tensor:
+    """(5, 2 c c) what a color is multiplied by: as it is, and the change by a unit of each factor.
+
+    A row is (c, 2, c): what each channel takes of the channels of a pixel, and of their means.
+    """
+    c = channels
+    same = torch.eye(c, dtype=torch.float32)
+    gray = same.new_tensor(LUMINANCE if c == 3 else [1.0] * c).expand(c, c)
+    gray = (RANGE * gray).round() / RANGE  # so that 1 - (1 - gray) is gray, equal in all channels
+    none = torch.zeros_like(same)
+    parts = [(same, none), (same, none), (same, -gray), (same - gray, none), (same - gray, none)]
+    return torch.stack([torch.stack(both, 1).flatten() for both in parts])
+
+
+def jittered(
+    x: Tensor, factors: Tensor, places: Tensor, mixing: Tensor, *, turns: bool = True
+) -> Tensor:
+    """Images with other brightness, contrast, saturation and hue, as by torchvision's ColorJitter, or gray.
 
     Args:
         x: (n, c, h, w) in [0, 1], of 3 channels, or of 1, which has neither saturation nor hue.
-        factors: (n, 4) as `Drawn` has them.
-        order: (n, 4) as `Drawn` has them.
+        factors: (n, 5) as `Drawn` has them.
+        places: (n, 5) as `Drawn` has them.
+        mixing: (5, 2 c c) of `mixing`.
+        turns: Whether anything but gray changes.
     """
-    hue_at = (order == HUE).int().argmax(1)
-    # The hue costs most and is turned once for all: what comes before and after it differs by image.
-    for place in range(3):
-        x = _blended(x, factors, order[:, place], place < hue_at)
-    if x.shape[1] == 3:
-        x = hue_turned(x, factors[:, HUE])
-    for place in range(1, 4):
-        x = _blended(x, factors, order[:, place], place > hue_at)
-    return x
-
-
-def _blended(x: Tensor, factors: Tensor, kind: Tensor, which: Tensor) -> Tensor:
-    """Some of the images, moved from black, from their mean or from their gray by the factor of a kind."""
-    factor = torch.where(which, factors.gather(1, kind[:, None]).squeeze(1), 1.0)
-    gray = luminance(x)
-    kind, factor = kind[:, None, None, None], factor[:, None, None, None]
-    origin = torch.where(kind == CONTRAST, gray.mean((1, 2, 3), keepdim=True), gray)
-    origin = torch.where(kind == BRIGHTNESS, 0.0, origin)
-    return torch.lerp(origin, x, factor).clamp_(0, 1)
-
-
-def luminance(x: Tensor) -> Tensor:
-    """The gray (n, 1, h, w) of images of 3 channels, as PIL has it, or of 1."""
-    if x.shape[1] == 1:
-        return x
-    red, green, blue = x.split(1, 1)
-    return 0.299 * red + 0.587 * green + 0.114 * blue
+    n, c, *shape = x.shape
+    x = x.reshape(n, c, -1)
+    hue_at = places[:, HUE:]
+    # The hue costs most and is turned once for all.  What comes before it has the slots 0, 1 and 2, what
+    # comes after it 3, 4 and 5, and gray 6: an image that has nothing in a slot is multiplied by 1.
+    slot = places[:, :HUE].add(places[:, :HUE] > hue_at, alpha=2)
+    has = slot[:, None] == torch.arange(7, device=x.device)[:, None]
+    amount = has * (factors[:, None, :HUE] - 1)
+    changes = torch.addmm(mixing[0], amount.flatten(0, 1), mixing[1:]).view(n, 7, c, 2, c)
+    of_pixels, of_means = changes.unbind(3)
+    for number in range(6) if turns else ():
+        if number == 3 and c == 3:
+            x = hue_turned(x, factors[:, HUE])
+        means = of_means[:, number].bmm(x.mean(2, keepdim=True))
+        x = torch.baddbmm(means, of_pixels[:, number], x).clamp_(0, 1)
+    return of_pixels[:, 6].bmm(x).view(n, c, *shape)
 
 
 def hue_turned(x: Tensor, turn: Tensor) -> Tensor:
-    """(n, 3, h, w) images whose hues are turned; saturation and value in HSV stay.
+    """(n, 3, pixels) whose hues are turned; saturation and value in HSV stay.
 
     Args:
-        x: (n, 3, h, w) in [0, 1].
+        x: (n, 3, pixels) in [0, 1].
         turn: (n,) parts of a whole turn.
     """
     red, green, blue = x.split(1, 1)
     high, low = x.amax(1, keepdim=True), x.amin(1, keepdim=True)
     chroma = high - low
-    # In sixths of a turn; of gray pixels 0, whose chroma is 0 too.
-    whole = torch.where(chroma > 0, chroma, 1.0)
-    hue = torch.where(high == green, 2 + (blue - red) / whole, 4 + (red - green) / whole)
-    hue = torch.where(high == red, (green - blue) / whole, hue) + 6 * turn[:, None, None, None]
-    sixths = torch.cat([(hue + offset) % 6 for offset in (5, 3, 1)], 1)
-    return high - chroma * torch.minimum(sixths, 4 - sixths).clamp_(0, 1)
+    # In sixths of a turn from green, -3 to 3: its size is the same for a color and its mirror image.
+    size = (red + blue).sub_(green).sub_(low).div_(chroma.clamp_min(1e-12)).add_(1)
+    hue = size.copysign_(blue - red).add(turn[:, None, None], alpha=6).remainder_(6)
+    # How far below the highest a channel is: by its hue's distance from that where it is lowest.
+    below = hue + torch.arange(-1, -6, -2, device=x.device)[:, None]
+    below = below.abs_().sub_(3).abs_().clamp_(1, 2)
+    return torch.addcmul(high + chroma, chroma, below, value=-1)
 
 
-def blurred(x: Tensor, sigma: Tensor, most: float) -> Tensor:
-    """Images after a Gaussian blur, the pixels of the border repeated outside.
+def blurred(x: Tensor, sigma: Tensor, blur: Blur) -> Tensor:
+    """Images after a Gaussian blur.
 
     Args:
         x: (n, c, h, w).
         sigma: (n,) pixels; below 0.1 an image stays as it is.
-        most: The largest sigma there may be; the filter ends at three times of it.
+        blur: Of lines of h and of w pixels.
     """
-    reach = math.ceil(3 * most)
-    offset = torch.arange(-reach, reach + 1, device=x.device)
-    weights = (-0.5 * (offset / sigma[:, None].clamp_min(0.01)).square()).softmax(1)
-    lines = []
-    for size in x.shape[-2:]:
-        place = torch.arange(size, device=x.device)
-        read = (place + offset[:, None]).clamp(0, size - 1)[:, :, None] == place
-        lines.append((weights @ read.flatten(1).to(x.dtype)).view(-1, size, size))
-    return resampled(x, *lines)
+    weights = (blur.logarithms / sigma[:, None].clamp_min(0.01).square()).softmax(1)
+    lines = {k: (weights @ read).view(-1, k, k) for k, read in blur.reads.items()}
+    return resampled(x, *(lines[k] for k in x.shape[-2:]))

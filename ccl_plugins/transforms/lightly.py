@@ -97,10 +97,13 @@ class LightlyTransform:
             )
         self.batch_transforms = None
         if batched:
-            of_batch = [BatchedView(steps) for steps in kinds]
+            # One function for all views of the same steps, which are then drawn in one call.
+            of_batch = {
+                id(steps): partial(self._of_batch, BatchedView(kind, mean, std))
+                for steps, kind in zip(transforms, kinds, strict=True)
+            }
             self.batch_transforms = [
-                partial(self._view_of_batch, of_batch[view % len(kinds)])
-                for view in range(self.count)
+                of_batch[id(transforms[view % len(kinds)])] for view in range(self.count)
             ]
         self.mean = torch.tensor(mean)[:, None, None]
         self.std = torch.tensor([positive("std", value) for value in std])[:, None, None]
@@ -163,16 +166,12 @@ class LightlyTransform:
 
     def _normalized(self, tensor: Tensor) -> Tensor:
         # Bitwise equal to torchvision's ToDtype and Normalize, in a third of the time.
-        return self._standardized(tensor.float().mul_(1.0 / 255))
-
-    def _standardized(self, tensor: Tensor) -> Tensor:
-        """Pixels in [0, 1], changed in place."""
         # Nothing waits for the device.
         mean, std = (x.to(tensor.device, non_blocking=True) for x in (self.mean, self.std))
-        return tensor.sub_(mean).div_(std)
+        return tensor.float().mul_(1.0 / 255).sub_(mean).div_(std)
 
-    def _view_of_batch(self, view: BatchedView, images: Tensor, seeds: Tensor) -> Tensor:
-        return self._standardized(view(self._checked(images), seeds))  # type: ignore[arg-type]  # no PIL
+    def _of_batch(self, view: BatchedView, images: Tensor, seeds: Tensor) -> Tensor:
+        return view(self._checked(images), seeds)  # type: ignore[arg-type]  # no PIL
 
 
 def _probability(step: Any) -> float:

@@ -90,17 +90,15 @@ class ChannelJitter:
         """The image, (channels, height, width) uint8."""
         if torch.rand(()) >= self.p:
             return image
-        changed = self.changed(image[None] / 255, torch.rand(1, 2 * len(image)))
+        numbers, ranges = torch.rand(2, len(image)), (self.brightness, self.contrast)
+        drawn = [low + (high - low) * u for u, (low, high) in zip(numbers, ranges, strict=True)]
+        changed = self.changed(image[None] / 255, torch.cat(drawn)[None])
         return (255 * changed[0]).round().to(torch.uint8)
 
-    def changed(self, images: Tensor, u: Tensor) -> Tensor:
-        """Images (n, channels, height, width) in [0, 1], by uniform numbers (n, 2 channels)."""
-        brighter, sharper = (
-            (low + (high - low) * each)[:, :, None, None]
-            for each, (low, high) in zip(
-                u.chunk(2, 1), (self.brightness, self.contrast), strict=True
-            )
-        )
+    @staticmethod
+    def changed(images: Tensor, factors: Tensor) -> Tensor:
+        """Images (n, channels, height, width) in [0, 1], by factors (n, 2 channels)."""
+        brighter, sharper = factors[:, :, None, None].chunk(2, 1)
         images = (images * brighter).clamp(0, 1)
         return torch.lerp(images.mean((2, 3), keepdim=True), images, sharper).clamp(0, 1)
 

@@ -1,4 +1,4 @@
-"""Counts the operations of each objective, forward and backward; writes ``operations.md``.
+"""Counts the operations of each objective and of drawing views; writes ``operations.md``.
 
 At small batches a GPU waits for launches: there the number of operations is the time.
 """
@@ -13,10 +13,22 @@ from gpu_parts import begun, suite_on
 from lightly.loss import NTXentLoss
 from pages import parser, publish
 from torch.utils._python_dispatch import TorchDispatchMode
+from torchvision.models import resnet18
 
+import ccl_plugins as ccl
 from ccl_plugins.testing.objective_batches import call
+from ccl_plugins.training.loader import Batch, augment
 
 DIM = 128
+IMAGES, SIDE = 8, 32
+
+VIEWS = {
+    "simclr": "2 views of one kind",
+    "multi": "4 views of one kind",
+    "moco_v2": "2 views of one kind",
+    "byol": "2 views of two kinds",
+    "dino": "8 views of three kinds",
+}
 
 
 class Operations(TorchDispatchMode):
@@ -46,6 +58,31 @@ def counted(loss: Any, *given: Any) -> tuple[int, int, int]:
     return forward, operations.computed, operations.read
 
 
+def of_views(name: str) -> tuple[int, int]:
+    """The operations of the views of a batch, of the first batch and of later ones."""
+    transform = ccl.create("transform", name, size=SIDE, batched=True)
+    images = torch.randint(256, (IMAGES, 3, SIDE, SIDE), dtype=torch.uint8)
+    seeds = torch.arange(IMAGES * transform.count).view(IMAGES, -1)
+    counts = []
+    for _ in range(2):
+        with Operations() as operations:
+            augment(transform, Batch([images], torch.arange(IMAGES), seeds=seeds))
+        if operations.read:
+            raise RuntimeError(f"{name} read {operations.read} values on the host")
+        counts.append(operations.computed)
+    return counts[0], counts[1]
+
+
+def of_a_step() -> int:
+    """The operations of a ResNet-18's forward and backward pass and its optimizer's step."""
+    network = resnet18()
+    optimizer = torch.optim.SGD(network.parameters(), 0.1, momentum=0.9, foreach=True)
+    with Operations() as operations:
+        network(torch.randn(IMAGES, 3, SIDE, SIDE)).sum().backward()
+        optimizer.step()
+    return operations.computed
+
+
 def main() -> None:
     """Count, and write the page."""
     options = parser(__doc__, "one objective").parse_args()
@@ -60,7 +97,13 @@ def main() -> None:
         if options.quick:
             break
     lines = [f"| {name} | {a} | {b} | {c} |" for name, a, b, c in rows]
-    report = f"""# Operations of a loss
+    drawn = []
+    for name, of in VIEWS.items():
+        first, later = of_views(name)
+        drawn.append(f"| `{name}`, {of} | {first} | {later} |")
+    report = f"""# Operations of a loss, and of drawing views
+
+## Losses
 
 Operations that compute values, of a call on the raw embeddings of two views, as in a loop of one's own:
 checks and normalization are among them. Each objective has the parameters of its example. Within `fit`,
@@ -69,6 +112,17 @@ after the first steps, nothing is read on the host. `python docs/benchmarks/gpu.
 | loss | forward | with backward | values read on the host |
 |---|---|---|---|
 {chr(10).join(lines)}
+
+## Views of a whole batch
+
+With [`batched = true`](../how-to/train-at-scale.md) views are drawn on the device, and nothing is read
+on the host. The count does not depend on the number of images, nor on that of the views of one kind: those
+are rows of one tensor. The first batch of a shape also makes what the others read. In the same count, a
+step of a ResNet-18 with SGD has {of_a_step()} operations.
+
+| transform | first batch | each further batch |
+|---|---|---|
+{chr(10).join(drawn)}
 
 torch {torch.__version__}; written by `python docs/benchmarks/operations.py`.
 """

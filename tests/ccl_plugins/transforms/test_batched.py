@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from PIL import ImageFilter
 from scipy.stats import chisquare, ks_2samp, kstest
 from torch.nn.functional import pad
+from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision.transforms import RandomResizedCrop
 from torchvision.transforms.v2 import functional as pixels
 
 import ccl_plugins as ccl
 from ccl_plugins.numerics.generators import mix
-from ccl_plugins.training.loader import Items
+from ccl_plugins.training.loader import Batch, Items, augment
 from ccl_plugins.transforms import (
     BYOLTransform,
     LightlyTransform,
@@ -23,14 +26,16 @@ from ccl_plugins.transforms import (
 from ccl_plugins.transforms.batched import (
     BRIGHTNESS,
     CONTRAST,
+    GRAY,
     HUE,
     SATURATION,
     BatchedView,
+    Blur,
+    Lines,
     blurred,
-    boxes,
     crop_weights,
     jittered,
-    luminance,
+    mixing,
     resampled,
     uniforms,
 )
@@ -75,10 +80,12 @@ def test_numbers_are_uniform_and_independent():
 def test_a_crop_is_torchvisions(size):
     given, step = images() / 255, view(size)
     drawn = step.draw(torch.arange(len(given)), *given.shape[-2:])
-    rows, columns = crop_weights(drawn.box, drawn.flip, given.shape[-2:], (size, size))
-    found = resampled(given, rows, columns)
+    lines = Lines.of(given.shape[-2:], (size, size))
+    rows, columns = crop_weights(drawn.box, drawn.flip, lines)
+    found = resampled(given, rows[:, :, : given.shape[-2]], columns[:, :, : given.shape[-1]])
+    assert not drawn.flip[:, 0].any()
     for image, box, flip, each in zip(
-        given, drawn.box.int().tolist(), drawn.flip, found, strict=True
+        given, drawn.box.int().tolist(), drawn.flip[:, 1], found, strict=True
     ):
         expected = pixels.resized_crop(image, *box, [size, size], antialias=True)
         close(each, expected.flip(-1) if flip else expected)
@@ -99,7 +106,8 @@ def test_crops_are_distributed_as_torchvisions(height, width, scale):
     torch.manual_seed(1)
     given = torch.empty(1, height, width)
     theirs = [RandomResizedCrop.get_params(given, [*scale], [*ratio]) for _ in range(N)]
-    ours = boxes(uniforms(torch.arange(N), 22), height, width, scale, ratio)
+    drawer = view(min_scale=scale[0])
+    ours = drawer.draw(torch.arange(N), height, width).box
     # In whole pixels: top, left, height, width, and what combines them.
     for of in (*range(4), lambda b: b[:, 2] * b[:, 3], lambda b: b[:, 3] / b[:, 2]):
         one, two = (
@@ -109,9 +117,10 @@ def test_crops_are_distributed_as_torchvisions(height, width, scale):
 
 
 def test_where_no_crop_fits_it_is_torchvisions_in_the_center():
+    drawer = view()
+    drawer.crop.scale = (4.0, 5.0)
     for height, width in ((4, 90), (90, 4), (20, 20)):
-        u = torch.full((1, 22), 0.999)
-        found = boxes(u, height, width, (4.0, 5.0), (3 / 4, 4 / 3))[0].tolist()
+        found = drawer.draw(torch.arange(1), height, width).box[0].tolist()
         given = torch.empty(1, height, width)
         assert found == [*RandomResizedCrop.get_params(given, [4.0, 5.0], [3 / 4, 4 / 3])]
 
@@ -121,44 +130,56 @@ def test_a_jitter_is_torchvisions_in_the_order_that_was_drawn():
         BRIGHTNESS: pixels.adjust_brightness,
         CONTRAST: pixels.adjust_contrast,
         SATURATION: pixels.adjust_saturation,
+        GRAY: pixels.adjust_saturation,
         HUE: pixels.adjust_hue,
     }
     given = images(48, 8, 8) / 255
     drawn = view(jitter=1.0).draw(torch.arange(48), 8, 8)
-    assert len({*map(tuple, drawn.order.tolist())}) > 12
-    found = jittered(given, drawn.factors, drawn.order)
-    for each, factors, order, image in zip(found, drawn.factors, drawn.order, given, strict=True):
+    orders = drawn.places.argsort(1)
+    assert len({*map(tuple, orders.tolist())}) > 12
+    assert (orders[:, 4] == GRAY).all()
+    assert 2 < (drawn.factors[:, GRAY] == 0).sum() < 20
+    found = jittered(given, drawn.factors, drawn.places, mixing(3))
+    for each, factors, order, image in zip(found, drawn.factors, orders, given, strict=True):
         for kind in order.tolist():
             image = adjust[kind](image, float(factors[kind]))
-        close(each, image, atol=1e-4)  # the hue is stretched by the steps after it
-    gray = luminance(given)
-    torch.testing.assert_close(gray, pixels.rgb_to_grayscale(given), rtol=0, atol=1e-3)
+        close(each, image, atol=1e-3)  # the hue is stretched by the steps after it
+    one = jittered(given[:, :1], drawn.factors, drawn.places, mixing(1))
+    for each, factors, order, image in zip(one, drawn.factors, orders, given[:, :1], strict=True):
+        for kind in order.tolist():
+            if kind in (BRIGHTNESS, CONTRAST):
+                image = adjust[kind](image, float(factors[kind]))
+        close(each, image)
 
 
 @pytest.mark.parametrize("sigma", [0.1, 0.6, 1.3, 2.0])
 def test_a_blur_is_pils_up_to_rounding(sigma):
     given = images(3)
-    found = blurred(given / 255, torch.full((3,), sigma), 2.0)
+    blur = Blur.of(6, given.shape[-2:])
+    found = blurred(given / 255, torch.full((3,), sigma), blur)
     for image, each in zip(given, found, strict=True):
         pil = pixels.to_pil_image(image).filter(ImageFilter.GaussianBlur(sigma))
         off = (pixels.pil_to_tensor(pil) / 255 - each).abs()
         assert off.max() < 3 / 255
-    close(blurred(given / 255, torch.zeros(3), 2.0), given / 255)
+    close(blurred(given / 255, torch.zeros(3), blur), given / 255)
 
 
 def test_parameters_are_distributed_as_lightly_draws_them():
     steps = MultiTransform(size=32, jitter=(0.8, 0.4, 0.6, 0.2), flip=0.3, gray=0.1, blur=0.4)
     drawn = BatchedView(steps.steps[0]).draw(torch.arange(N), 32, 32)
     changed = drawn.factors[:, HUE] != 0
-    rates = {0.3: drawn.flip, 0.1: drawn.gray, 0.4: drawn.sigma > 0, 0.8: changed}
+    gray = drawn.factors[:, GRAY] == 0
+    rates = {0.3: drawn.flip[:, 1], 0.1: gray, 0.4: drawn.sigma > 0, 0.8: changed}
     for rate, happened in rates.items():
         assert abs(happened.double().mean() - rate) < 4 * (rate * (1 - rate) / N) ** 0.5
     ranges = [(0.2, 1.8), (0.6, 1.4), (0.4, 1.6), (-0.2, 0.2)]
-    for (low, high), factor in zip(ranges, drawn.factors[changed].T.double(), strict=True):
+    factors = drawn.factors[:, [BRIGHTNESS, CONTRAST, SATURATION, HUE]]
+    for (low, high), factor in zip(ranges, factors[changed].T.double(), strict=True):
         assert kstest(factor, "uniform", (low, high - low)).pvalue > SURE
-    assert (drawn.factors[~changed] == torch.tensor([1.0, 1.0, 1.0, 0.0])).all()
+    assert (factors[~changed] == torch.tensor([1.0, 1.0, 1.0, 0.0])).all()
     assert kstest(drawn.sigma[drawn.sigma > 0].double(), "uniform", (0.1, 1.9)).pvalue > SURE
-    orders = (drawn.order * torch.tensor([64, 16, 4, 1])).sum(1).unique(return_counts=True)[1]
+    orders = drawn.places[:, :GRAY] * torch.tensor([16, 4, 1])
+    orders = orders.sum(1).unique(return_counts=True)[1]
     assert len(orders) == 24
     assert chisquare(orders).pvalue > SURE
 
@@ -169,13 +190,14 @@ def test_parameters_of_a_view_are_drawn_independently():
     top, left, tall, wide = drawn.box.T
     free = (tall < 30) & (wide < 30) & (drawn.factors[:, HUE] != 0) & (drawn.sigma > 0)
     parameters = [(top + 0.5) / (33 - tall), (left + 0.5) / (33 - wide), tall * wide, wide / tall]
-    parameters += [drawn.flip, *drawn.factors.T, *drawn.order.T[:3], drawn.gray, drawn.sigma]
-    chosen = torch.stack([each[free].double() for each in [*parameters, drawn.solarize]])
+    parameters += [drawn.flip[:, 1], *drawn.factors.T, *drawn.places.T[:3], drawn.sigma]
+    chosen = torch.stack([each[free].double() for each in [*parameters, drawn.threshold]])
     off = torch.corrcoef(chosen).fill_diagonal_(0)
-    off[9:12, 9:12] = 0  # places of an order, which are all different
+    off[10:13, 10:13] = 0  # places in an order, which are all different
     assert off.abs().max() < 5 / chosen.shape[1] ** 0.5
-    applied = torch.stack([drawn.flip, drawn.factors[:, HUE] != 0, drawn.gray, drawn.sigma > 0])
-    off = torch.corrcoef(torch.cat([applied, drawn.solarize[None]]).double()).fill_diagonal_(0)
+    gray, bright = drawn.factors[:, GRAY] == 0, drawn.threshold < 2
+    applied = [drawn.flip[:, 1] > 0, drawn.factors[:, HUE] != 0, gray, drawn.sigma > 0, bright]
+    off = torch.corrcoef(torch.stack(applied).double()).fill_diagonal_(0)
     assert off.abs().max() < 5 / N**0.5
 
 
@@ -217,6 +239,44 @@ def test_the_kinds_of_view_are_each_views_own():
     one, two = (of_batch(given, seeds) for of_batch in transform.batch_transforms)
     close(one, given / 255)
     close(two, pixels.solarize(given, 128) / 255)
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations that compute values: views of tensors compute nothing."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        given = [of.alias_info for of in func._schema.returns]
+        self.count += not any(alias is not None and not alias.is_write for alias in given)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "most"), [("simclr", 1, 150), ("byol", 2, 300), ("dino", 3, 400)]
+)
+def test_views_of_a_kind_are_drawn_in_few_operations(name, kinds, most):
+    """On a GPU that waits for launches, their number is the time."""
+    transform = ccl.create("transform", name, size=16, batched=True)
+    given, seeds = images(4), torch.arange(4 * transform.count).view(4, -1)
+    batch = Batch([given], torch.arange(4), seeds=seeds)
+    views = augment(transform, batch).views  # makes what further batches read
+    with Operations() as operations:
+        augment(transform, batch)
+    assert operations.count <= most
+    assert len(set(transform.batch_transforms)) == kinds
+    alone = [f(given, s) for f, s in zip(transform.batch_transforms, seeds.T, strict=True)]
+    for view, each in zip(views, alone, strict=True):
+        close(view, each)
+
+
+def test_what_batches_read_is_of_their_shape_and_in_no_copy():
+    drawer, seeds = view(), torch.arange(3)
+    for shape in ((40, 48), (20, 48), (40, 48)):
+        given = images(3, *shape)
+        close(drawer(given, seeds), view()(given, seeds), atol=0)
+        close(copy.deepcopy(drawer)(given, seeds), view()(given, seeds), atol=0)
+    assert copy.deepcopy(drawer)._last is None
 
 
 def test_gray_images_and_other_channels():
