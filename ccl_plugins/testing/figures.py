@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unittest import SkipTest
+from unittest import SkipTest, mock
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from torch import Tensor
 from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.figures.style import png, svg
 from ccl_plugins.kinds import registry
-from ccl_plugins.protocols import DoesNotApply
+from ccl_plugins.protocols import DoesNotApply, trait
 from ccl_plugins.testing.assertions import (
     letters,
     require,
@@ -40,10 +40,26 @@ FOLDER = tempfile.TemporaryDirectory(prefix="ccl-figures-")  # deleted when Pyth
 
 NOT_EVALUATED = "not evaluated"
 
+FOLDERS = {"plain": "first", "conditional": "second", "again": "third", NOT_EVALUATED: "fourth"}
+"""The name of each run's folder, by the run's title."""
+
+BOTH = ("plain", "conditional")
+"""The titles of two runs that were evaluated, not as they are sorted."""
+
+PAIRS = (BOTH, ("conditional", "again"))
+"""The titles of two runs that were evaluated; both of the second pair have conditions."""
+
+MANY = 12
+"""Runs in one picture; a figure that is ``side_by_side`` gets no more than six."""
+
 
 @functools.cache
 def runs() -> Mapping[str, Run]:
-    """Runs of 24 images and one epoch: without a condition, with two, and one that was not evaluated."""
+    """Runs of 24 images and one epoch: without a condition, two with two, and one that was not evaluated.
+
+    One has a measurement more, which has no column, no interval and no chance level; one was not measured
+    before training.
+    """
     choose = registry().choose
     conditions = {
         "color": choose("condition", "column", name="color"),
@@ -54,26 +70,34 @@ def runs() -> Mapping[str, Run]:
     )
     by_group = choose("objective", "cl_infonce", on="groups")
     both = choose("objective", "mixture", objectives=[by_color, by_group])
-    trained: dict[str, Run] = {}
-    differing: dict[str, dict[str, Any]] = {
-        "plain": {"objective": "infonce"},
-        "conditional": {"objective": both, "conditions": conditions},
+    knn, color = "knn", choose("evaluator", "regression", column="color")
+    evaluators: dict[str, list[Any]] = {
+        "plain": [knn, color],
+        "conditional": ["rankme", color, knn],
+        "again": [knn],
     }
-    for title, parts in differing.items():
+    trained: dict[str, Run] = {}
+
+    def made(title: str, evaluate: Sequence[Any]) -> Pipeline:
+        """The pipeline of a run."""
+        conditional = {"objective": both, "conditions": conditions}
         pipeline = Pipeline(
             dataset=ExampleDataset(),
             backbone="lenet5",
             method=choose("method", "simclr", hidden=8, dim=8, batch_norm=False),
             transform=choose("transform", "simclr", size=32),
-            evaluate=["knn", choose("evaluator", "regression", column="color")],
-            **parts,
+            evaluate=evaluate,
+            **({"objective": "infonce"} if title == "plain" else conditional),
         )
-        folder = Path(FOLDER.name) / "trained" / title
-        trained[title] = pipeline.fit(
-            out=folder, progress=False, epochs=1, batch_size=12, workers=0
-        )
+        seed = int(title == "again")
+        return pipeline.with_settings(epochs=1, batch_size=12, workers=0, seed=seed)
+
+    for title, used in evaluators.items():
+        folder = Path(FOLDER.name) / "trained" / FOLDERS[title]
+        made(title, [] if title == "again" else used).fit(out=folder, progress=False)
+        trained[title] = Run(folder, made(title, used))
         if title == "plain":
-            shutil.copytree(folder, folder.parent / NOT_EVALUATED)
+            shutil.copytree(folder, folder.parent / FOLDERS[NOT_EVALUATED])
             trained[NOT_EVALUATED] = trained[title]
         trained[title].evaluate()
     return trained
@@ -83,7 +107,17 @@ def _copied(to: Path) -> dict[str, Run]:
     """New objects of the runs, in copies of the folders as they were trained."""
     trained = runs()
     shutil.copytree(Path(FOLDER.name) / "trained", to)
-    return {title: Run(to / title, run.pipeline) for title, run in trained.items()}
+    return {title: Run(to / FOLDERS[title], run.pipeline) for title, run in trained.items()}
+
+
+def _many(to: Path, figure: Any) -> dict[str, Run]:
+    """Copies of two runs, as many as a report may give to a figure."""
+    many: dict[str, Run] = {}
+    for number in range(MANY // 2 if trait(figure, "side_by_side") else MANY):
+        copied = runs()[BOTH[number % 2]]
+        shutil.copytree(copied.path, to / str(number))
+        many[f"run {number}"] = Run(to / str(number), copied.pipeline)
+    return many
 
 
 @functools.lru_cache(1)
@@ -97,6 +131,23 @@ def _runs(subject: Subject) -> Mapping[str, Run]:
 def _drawn(subject: Subject, figure: Any, *titles: str) -> Figure:
     """What it draws of these runs."""
     return figure({title: _runs(subject)[title] for title in titles})  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(16)
+def _picture(subject: Subject, *titles: str) -> Figure | DoesNotApply:
+    """What a new object draws of these runs, or why it does not apply."""
+    try:
+        return _drawn(subject, subject.build(), *titles)
+    except DoesNotApply as error:
+        return error
+
+
+def _picture_or_skip(subject: Subject, *titles: str) -> Figure:
+    """What a new object draws; the law is skipped if it does not apply."""
+    drawn = _picture(subject, *titles)
+    if isinstance(drawn, DoesNotApply):
+        raise SkipTest(f"it does not apply to the runs of the kit: {drawn}")
+    return drawn
 
 
 def observe(subject: Subject, figure: Any) -> list[Tensor]:
@@ -117,19 +168,28 @@ def _contents_of(artist: Any) -> list[Tensor]:
     from matplotlib.collections import Collection
     from matplotlib.image import AxesImage
     from matplotlib.lines import Line2D
-    from matplotlib.patches import Rectangle
+    from matplotlib.patches import FancyArrowPatch, Patch, Rectangle
+    from matplotlib.table import Table
     from matplotlib.text import Text
 
     if isinstance(artist, Text):
-        return [letters(artist.get_text())]
+        return [letters(artist.get_text())] if artist.get_text() else []
     if isinstance(artist, Line2D):
         return [_numbers(artist.get_xydata())]
     if isinstance(artist, Collection):
-        return [_numbers(artist.get_offsets())]
+        paths = [_numbers(path.vertices) for path in artist.get_paths()]
+        values = [] if artist.get_array() is None else [_numbers(artist.get_array())]
+        return [_numbers(artist.get_offsets()), *values, *paths]
     if isinstance(artist, AxesImage):
         return [_numbers(artist.get_array())]
     if isinstance(artist, Rectangle):
         return [_numbers(artist.get_bbox().bounds)]
+    if isinstance(artist, FancyArrowPatch):
+        return []  # its path is known once it is on a canvas
+    if isinstance(artist, Patch):
+        return [_numbers(artist.get_patch_transform().transform_path(artist.get_path()).vertices)]
+    if isinstance(artist, Table):
+        return [letters(each.get_text().get_text()) for each in artist.get_celld().values()]
     return []
 
 
@@ -137,48 +197,81 @@ def _numbers(values: Any) -> Tensor:
     return torch.from_numpy(np.array(values, dtype=float))  # a masked array without its mask
 
 
+def _shown(drawn: Figure) -> list[Tensor]:
+    """The numbers of what it draws, without those of axes; the texts that are no titles if it has none."""
+    artists = [*drawn.images, *drawn.patches, *drawn.artists]
+    for panel in drawn.axes:
+        artists += [*panel.lines, *panel.collections, *panel.images, *panel.patches]
+        artists += [*panel.tables, *panel.artists]
+    texts = [*drawn.texts, *(text for panel in drawn.axes for text in panel.texts)]
+    return _of(artists) or _of(texts)
+
+
+def _of(artists: Sequence[Any]) -> list[Tensor]:
+    found = [each for artist in artists for each in _contents_of(artist)]
+    return [each for each in found if each.isfinite().any()]
+
+
 def check_draws_runs_or_says_why_not(subject: Subject) -> None:
     """Of one run and of several it must return a matplotlib Figure, or raise `DoesNotApply` and say why.
 
-    So it must of a run that was not evaluated.  Of the others, what it draws must have a number, a shape,
-    an image or a text beside its titles.
+    So it must of a run that was not evaluated, of one that was not measured before training, of runs with
+    other measurements than those beside them, and of many.  What it draws must have a number, a shape, an
+    image or a text beside its titles.
     """
     from matplotlib.figure import Figure
 
-    for titles in (*([title] for title in runs()), [*BOTH]):
+    def examine(drawn_of: str, drawn: Figure | DoesNotApply) -> None:
+        if isinstance(drawn, DoesNotApply):
+            require(bool(str(drawn)), f"of {drawn_of} it gave no reason")
+            return
+        require(isinstance(drawn, Figure), f"of {drawn_of} it returned {drawn!r:.80}")
+        require(bool(_shown(drawn) or drawn.subfigs), f"of {drawn_of} it drew nothing")
+
+    every = ["conditional", NOT_EVALUATED, "plain", "again"]  # the first has the most measurements
+    for some in (*([title] for title in every), [*BOTH], every):
+        examine(str(some), _picture(subject, *some))
+    with tempfile.TemporaryDirectory(prefix="ccl-figures-") as folder:
+        figure = subject.build()
+        many = _many(Path(folder), figure)
         try:
-            drawn = _drawn(subject, subject.build(), *titles)
+            examine(f"{len(many)} runs", figure(many))
         except DoesNotApply as error:
-            require(bool(str(error)), f"of {titles} it gave no reason")
+            examine(f"{len(many)} runs", error)
+
+
+def check_draws_what_it_can(subject: Subject) -> None:
+    """Runs that it draws must be drawn beside one that was not evaluated, too, wherever that one stands."""
+    _picture_or_skip(subject, *BOTH)
+    for titles in ((*BOTH, NOT_EVALUATED), (NOT_EVALUATED, *BOTH)):
+        drawn = _picture(subject, *titles)
+        report = f"it draws {[*BOTH]}, and of {[*titles]} it raises DoesNotApply: {drawn}"
+        require(not isinstance(drawn, DoesNotApply), report)
+
+
+def check_draws_every_run(subject: Subject) -> None:
+    """Of two runs it must draw more than the first or the last; a part for each if it is `side_by_side`."""
+    applied = False
+    for titles in PAIRS:
+        pictures = [_picture(subject, *some) for some in (*zip(titles), titles, titles[::-1])]
+        shown = [_shown(each) for each in pictures if not isinstance(each, DoesNotApply)]
+        if len(shown) < len(pictures):
             continue
-        require(isinstance(drawn, Figure), f"of {titles} it returned {drawn!r:.80}")
-        shows = NOT_EVALUATED in titles or _shows_something(drawn)
-        require(shows, f"of {titles} it drew nothing")
-
-
-BOTH = ("plain", "conditional")
-"""The titles of the runs that were evaluated, not as they are sorted."""
-
-
-def _shows_something(drawn: Figure) -> bool:
-    """Whether there is a number, an image, or a text that is no title."""
-    for panel in drawn.axes:
-        points = [_numbers(line.get_xydata()) for line in panel.lines]
-        points += [_numbers(each.get_offsets()) for each in panel.collections]
-        shapes = [*panel.images, *panel.patches, *panel.tables, *panel.artists]
-        paths = [path for each in panel.collections for path in each.get_paths()]
-        if shapes or panel.texts or paths or any(each.isfinite().any() for each in points):
-            return True
-    return bool(drawn.texts or drawn.images or drawn.patches or drawn.artists or drawn.subfigs)
+        applied, (*alone, both, turned) = True, shown
+        for place, (first, last) in {"first": alone, "last": alone[::-1]}.items():
+            left_out = _equal(both, first) and _equal(turned, last) and not _equal(*alone)
+            require(not left_out, f"of {[*titles]} in either order it draws the {place} alone")
+        if trait(subject.build(), "side_by_side"):
+            of_both, *of_one = (sum(each.numel() for each in some) for some in (both, *alone))
+            report = f"it draws {of_both} numbers or letters of {[*titles]}, and {of_one} of each"
+            require(of_both > max(of_one), report)
+    if not applied:
+        raise SkipTest("it does not apply to the runs of the kit")
 
 
 def check_can_be_saved(subject: Subject) -> None:
-    """What it draws must have axes, and be written as SVG and PNG."""
-    try:
-        drawn = _drawn(subject, subject.build(), *BOTH)
-    except DoesNotApply as error:
-        raise SkipTest(f"it does not apply to the runs of the kit: {error}") from error
-    require(bool(drawn.axes), "it drew nothing")
+    """What it draws must be written as SVG and PNG."""
+    drawn = _picture_or_skip(subject, *BOTH)
     require("<svg" in svg(drawn) and bool(png(drawn)), "it cannot be written")
 
 
@@ -187,28 +280,37 @@ def check_is_deterministic(subject: Subject) -> None:
     first = subject.observe(subject.build())
     torch.rand(3)
     figure = subject.build(drawn=1)
-    with contextlib.suppress(DoesNotApply):
-        _drawn(subject, figure, "plain")
+    for title in ("plain", "conditional"):  # others under the same title, too
+        with contextlib.suppress(DoesNotApply):
+            figure({title: _runs(subject)["plain"]})
     require_equal(observe(subject, figure), first)
 
 
 def check_draws_each_run_under_its_title(subject: Subject) -> None:
     """What is labelled with a run's title, or stands below it, must be what it draws of this run alone.
 
-    Two runs must not have changed places; the numbers of each may be others beside another run.
+    Two runs must not have changed places; the numbers of each may be others beside another run.  The name
+    of a run's folder must not stand in place of its title.
     """
-    try:
-        alone = [_labelled(_drawn(subject, subject.build(), each))[each] for each in BOTH]
-        beside = _labelled(_drawn(subject, subject.build(), *BOTH))
-    except DoesNotApply as error:
-        raise SkipTest(f"it does not apply to the runs of the kit: {error}") from error
+    alone = [_labelled(_picture_or_skip(subject, each))[each] for each in BOTH]
+    drawn = _picture_or_skip(subject, *BOTH)
+    beside, words = _labelled(drawn), _words(drawn)
     together = [beside[each] for each in BOTH]
+    for title in BOTH:
+        named = FOLDERS[title] in words and title not in words
+        require(not named, f"it names a run by its folder {FOLDERS[title]!r}, and not {title!r}")
     if not all((*alone, *together)):
         raise SkipTest("it labels nothing with the titles of runs")
     exchanged = _equal(together[0], alone[1]) and _equal(together[1], alone[0])
     require(
         not exchanged or _equal(*alone), "the numbers of each of two runs have the other's title"
     )
+
+
+def _words(drawn: Figure) -> str:
+    """All texts and labels."""
+    texts = (getattr(each, "get_text", str)() for each in drawn.findobj())
+    return "\n".join([*texts, *(str(each.get_label()) for each in drawn.findobj())])
 
 
 def _labelled(drawn: Figure) -> dict[str, list[Tensor]]:
@@ -249,9 +351,11 @@ def check_leaves_everything_as_it_is(subject: Subject) -> None:
         matplotlib.rcdefaults()
         matplotlib.rcParams.update({"font.size": 11.5, "lines.linewidth": 1.25, "axes.grid": True})
         stack.enter_context(_open_figure())
-        applied, figure, before = False, subject.build(), _surroundings(folder)
-        with require_unchanged(lambda: [_held(new[title]) for title in BOTH]):
-            for titles in (["plain"], BOTH):
+        use = stack.enter_context(mock.patch("matplotlib.use"))
+        before = _surroundings(folder)
+        applied, figure = False, subject.build()
+        with require_unchanged(lambda: [_held(run) for run in new.values()]):
+            for titles in (["plain"], BOTH, [NOT_EVALUATED], [*new]):
                 given = {title: new[title] for title in titles}
                 with contextlib.suppress(DoesNotApply):
                     figure(given)
@@ -262,6 +366,7 @@ def check_leaves_everything_as_it_is(subject: Subject) -> None:
                 applied = True
         if not applied:
             raise SkipTest("it does not apply to the runs of the kit")
+        require(not use.called, "it chose a backend of matplotlib by `use`, which is the user's")
         after = _surroundings(folder)
         other = sorted(n for n in {*before, *after} if before.get(n) != after.get(n))
         require(not other, f"it changed {', '.join(other)}")
@@ -307,6 +412,7 @@ def _held(run: Run) -> list[Any]:
     return [
         weights,
         [each.training for each in run.parts.method.modules()],
+        [[each.requires_grad, each.grad is None] for each in run.parts.method.parameters()],
         [dict(run.metrics), dict(run.before)],
         [[each.features, dict(each.metadata)] for each in frozen],
         [[each.values, dict(each.extras)] for each in run.condition_tables().values()],

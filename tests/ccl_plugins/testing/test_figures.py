@@ -255,14 +255,200 @@ class Closed(Titled):
         return drawn
 
 
+class FirstAlone(Titled):
+    """Draws the first run alone."""
+
+    def __call__(self, runs):
+        title = next(iter(runs))
+        return super().__call__({title: runs[title]})
+
+
+class AllButTheLast(Titled):
+    """Draws a part for each run but the last, if there are several."""
+
+    side_by_side = True
+
+    def __call__(self, runs):
+        return super().__call__({title: runs[title] for title in [*runs][: len(runs) - 1 or 1]})
+
+
+class MeanSideBySide(Titled):
+    """Gets the first run of each configuration, and draws their mean."""
+
+    side_by_side = True
+
+    def __call__(self, runs):
+        drawn = figure(2, 2)
+        means = [float(run.features("test").features.mean()) for run in runs.values()]
+        drawn.subplots().plot([np.mean(means)], "o")
+        return drawn
+
+
+class EvaluatedAlone(Titled):
+    """Applies if all runs were evaluated."""
+
+    def __call__(self, runs):
+        if not all(run.metrics for run in runs.values()):
+            raise DoesNotApply("a run was not evaluated")
+        return super().__call__(runs)
+
+
+class Measured(Titled):
+    """Right: the numbers of the runs that were evaluated."""
+
+    def __call__(self, runs):
+        found = {title: self.numbers(run) for title, run in runs.items()}
+        if not any(found.values()):
+            raise DoesNotApply("no run was evaluated")
+        drawn = figure(2, 2)
+        panel = drawn.subplots()
+        for title, numbers in found.items():
+            panel.plot([*numbers], [*numbers.values()], "o", label=title)
+        return drawn
+
+    def numbers(self, run):
+        return run.metrics
+
+
+class NeverRefusing(Measured):
+    """Draws nothing of a run that was not evaluated, and does not say so."""
+
+    def __call__(self, runs):
+        return super().__call__(runs) if any(r.metrics for r in runs.values()) else figure(2, 2)
+
+
+class NamesOfTheFirst(Measured):
+    """Expects that all runs have the measurements of the first."""
+
+    def __call__(self, runs):
+        self.names = [*next(iter(runs.values())).metrics]
+        return super().__call__(runs)
+
+    def numbers(self, run):
+        return {name: run.metrics[name] for name in self.names}
+
+
+class Intervals(Measured):
+    """Expects that every measurement has an interval."""
+
+    def numbers(self, run):
+        measured = run.measurements("after")
+        return {name: each.interval[0] for name, each in measured.items()}
+
+
+class Gains(Measured):
+    """Expects that what was measured after training was measured before, too."""
+
+    def numbers(self, run):
+        return {name: value - run.before[name] for name, value in run.metrics.items()}
+
+
+class FewColors(Titled):
+    """Has three colors, for as many runs."""
+
+    def __call__(self, runs):
+        drawn = super().__call__(runs)
+        for line, number in zip(drawn.axes[0].lines, range(len(runs)), strict=True):
+            line.set_color(["red", "green", "blue"][number])
+        return drawn
+
+
+class Text(Measured):
+    """Right: a text and no axes."""
+
+    def __call__(self, runs):
+        rows = [f"{title}: {run.metrics}" for title, run in runs.items() if run.metrics]
+        if not rows:
+            raise DoesNotApply("no run was evaluated")
+        drawn = figure(2, 2)
+        drawn.text(0, 1, "\n".join(rows))
+        return drawn
+
+
+class Best(Measured):
+    """Right: the highest number of all runs."""
+
+    def __call__(self, runs):
+        numbers = [(v, n) for run in runs.values() for n, v in run.metrics.items()]
+        if not numbers:
+            raise DoesNotApply("no run was evaluated")
+        drawn = figure(2, 2)
+        drawn.subplots().bar([max(numbers)[1]], [max(numbers)[0]])
+        return drawn
+
+
+class OfFolders(Titled):
+    """Names runs by their folders."""
+
+    def __call__(self, runs):
+        return super().__call__({run.path.name: run for run in runs.values()})
+
+
+class KeptByTitle(Titled):
+    """Draws runs of the same titles once."""
+
+    def __init__(self):
+        self.drawn = {}
+
+    def __call__(self, runs):
+        if tuple(runs) not in self.drawn:
+            self.drawn[tuple(runs)] = super().__call__(runs)
+        return self.drawn[tuple(runs)]
+
+
+class SettingWhenMade(Titled):
+    """Sets a setting of matplotlib when it is made."""
+
+    def __init__(self):
+        matplotlib.rcParams["lines.linewidth"] = 3
+
+
+class Choosing(Titled):
+    """Chooses a backend."""
+
+    def __call__(self, runs):
+        matplotlib.use("agg")
+        return super().__call__(runs)
+
+
+class Dropping(Measured):
+    """Takes out the runs that were not evaluated."""
+
+    def __call__(self, runs):
+        for title in [title for title, run in runs.items() if not run.metrics]:
+            del runs[title]
+        return super().__call__(runs)
+
+
+class Evaluating(Measured):
+    """Evaluates the runs that were not."""
+
+    def numbers(self, run):
+        return run.metrics or run.evaluate()
+
+
+class Saliency(Titled):
+    """Leaves gradients at the weights."""
+
+    def __call__(self, runs):
+        for run in runs.values():
+            sum(weights.sum() for weights in run.parts.method.parameters()).backward()
+        return super().__call__(runs)
+
+
 LEAVES, DRAWS = {"leaves_everything_as_it_is"}, {"draws_runs_or_says_why_not"}
-ALL = DRAWS | {"can_be_saved", "draws_each_run_under_its_title"}
+WHAT_IT_CAN, EVERY, TITLES = (
+    {"draws_what_it_can"},
+    {"draws_every_run"},
+    {"draws_each_run_under_its_title"},
+)
+ALL = DRAWS | WHAT_IT_CAN | EVERY | TITLES | {"can_be_saved"}
 BROKEN = {
     Sound: set(),
-    Panel: DRAWS | {"can_be_saved"},
+    Panel: DRAWS | EVERY | {"can_be_saved"},
     Silent: DRAWS,
     Lonely: ALL | LEAVES,
-    Empty: DRAWS | {"can_be_saved"},
+    Empty: DRAWS,
     Counting: {"is_deterministic"},
     Writing: LEAVES,
     WritingTheSame: LEAVES,
@@ -279,11 +465,30 @@ BROKEN = {
     Seeding: LEAVES,
     SettingOnce: LEAVES,
     Bare: DRAWS,
-    Expecting: DRAWS,
+    Expecting: DRAWS | WHAT_IT_CAN | LEAVES,
     Gathering: {"is_deterministic"},
     Titled: set(),
     Exchanged: {"draws_each_run_under_its_title"},
     Closed: set(),
+    FirstAlone: EVERY,
+    AllButTheLast: EVERY,
+    MeanSideBySide: EVERY,
+    EvaluatedAlone: WHAT_IT_CAN,
+    Measured: set(),
+    NeverRefusing: DRAWS,
+    NamesOfTheFirst: DRAWS | WHAT_IT_CAN | EVERY | LEAVES,
+    Intervals: ALL | LEAVES | {"is_deterministic"},
+    Gains: DRAWS | EVERY | LEAVES,
+    FewColors: DRAWS | LEAVES,
+    Text: set(),
+    Best: set(),
+    OfFolders: TITLES,
+    KeptByTitle: {"is_deterministic"},
+    SettingWhenMade: LEAVES,
+    Choosing: LEAVES,
+    Dropping: LEAVES,
+    Evaluating: LEAVES,
+    Saliency: LEAVES,
 }
 
 
