@@ -184,8 +184,8 @@ def check_values_have_its_value_type(subject: Subject) -> None:
     """Values must have one row per sample, and be class ids, 0 and 1, or finite numbers as declared.
 
     The values of a batch of u views of n samples must be (n,), (n, c) or (u, n, c), whatever u and n are;
-    those of a condition with ``hierarchy = True`` (N, L).  A condition of several variables must return a
-    mapping of the names in ``value_type``.
+    those of a condition with ``hierarchy = True`` (N, L), and no other's class ids.  A condition of
+    several variables must return a mapping of the names in ``value_type``.
     """
     condition = subject.build()
     for key, values in values_of(condition).items():
@@ -200,6 +200,11 @@ def check_values_have_its_value_type(subject: Subject) -> None:
             require(len(of_view) == size, f"{size} samples gave {len(of_view)} rows")
         levels = values.ndim > 1 or not trait(variable, "hierarchy")
         require(levels, f"hierarchy is True, and the values are {tuple(values.shape)}")
+        several = values.ndim == 2 and values.shape[1] > 1
+        require(
+            not several or variable.value_type != "categorical" or trait(variable, "hierarchy"),
+            f"each sample has several class ids, {tuple(values.shape)}, and hierarchy is not True",
+        )
     if condition.refresh == "batch":
         for values in of_batch(condition, embedded(size=5)).values():
             _require_batch_shape(values, VIEWS, 5)

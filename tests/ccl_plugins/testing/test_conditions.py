@@ -52,6 +52,13 @@ class Fractions(Sound):
         return split.metadata["label"] + 0.5
 
 
+class OneHot(Sound):
+    """Declares class ids and gives a column for each."""
+
+    def fit(self, split, embed, previous):
+        return torch.nn.functional.one_hot(split.metadata["label"])
+
+
 class Counting(Sound):
     """Other class ids in every fit."""
 
@@ -409,6 +416,7 @@ BROKEN = {
     Undeclared: {"declares_refresh_and_value_type"},
     Reading: {"constructor_reads_nothing"},
     Fractions: {"values_have_its_value_type", MISSING},
+    OneHot: {"values_have_its_value_type"},
     Counting: {"is_deterministic", MISSING},
     Sorted: {"rows_belong_to_samples", MISSING},
     OfPlaces: {"rows_belong_to_samples"},
