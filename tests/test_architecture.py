@@ -83,6 +83,7 @@ BASES = {
     "mean",
     "mlp_head",
     "of_known_classes",
+    "of_present_samples",
     "reporting_mistakes",
     "save",
     "show",

@@ -4,6 +4,7 @@ from ccl_plugins.evaluators.alignment import Alignment as Alignment
 from ccl_plugins.evaluators.cka import CKA as CKA
 from ccl_plugins.evaluators.clustering import Clustering as Clustering
 from ccl_plugins.evaluators.columns import of_known_classes as of_known_classes
+from ccl_plugins.evaluators.columns import of_present_samples as of_present_samples
 from ccl_plugins.evaluators.conditional_entropy import ConditionalEntropy as ConditionalEntropy
 from ccl_plugins.evaluators.cross_retrieval import CrossRetrieval as CrossRetrieval
 from ccl_plugins.evaluators.dependence import Dependence as Dependence

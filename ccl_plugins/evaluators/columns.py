@@ -221,6 +221,27 @@ def of_known_classes(attribute: str) -> Callable[[Call], Call]:
     return decorate
 
 
+def of_present_samples(call: Call) -> Call:
+    """Decorate the call of an evaluator that is to get only samples with a value in all its ``columns``.
+
+    How many are left out, for NaN or -1 in a column, is logged.
+
+    Raises:
+        UndefinedMetric: On use, if no sample of a split has a value in all.
+    """
+
+    @wraps(call)
+    def measured(self: Any, train: Frozen, test: Frozen) -> list[Measurement]:
+        known, seen = _with_values(self, train), _with_values(self, test)
+        if known is None or seen is None:
+            where = SAMPLES["train" if known is None else "test"]
+            columns = ", ".join(map(repr, trait(self, "columns")))
+            raise UndefinedMetric(f"none of the {where} has a value in {columns}")
+        return call(self, known, seen)
+
+    return cast("Call", measured)
+
+
 def _known_classes(train: Frozen, test: Frozen, column: str) -> tuple[Tensor, str]:
     """The rows (k,) of the test samples without a class that training lacks, and what is left out."""
     known, ids = (torch.as_tensor(each.metadata.get(column, ())) for each in (train, test))
@@ -251,16 +272,17 @@ def measured_by(evaluator: Evaluator, train: Frozen, test: Frozen) -> Sequence[M
 
     Intervals are over the groups of the samples that it reads.
     """
-    known, seen = (_with_values(evaluator, each) for each in (train, numbered_as(train, test)))
+    known, seen = (
+        each if each.groups is None else _with_values(evaluator, each) or each
+        for each in (train, numbered_as(train, test))
+    )
     measured_of = known if trait(evaluator, "split") == "train" else seen
     with over_groups(measured_of.groups):
         return evaluator(known, seen)
 
 
-def _with_values(evaluator: Evaluator, frozen: Frozen) -> Frozen:
-    """The samples with a value in all columns that an evaluator reads, where samples belong to groups."""
-    if frozen.groups is None:
-        return frozen
+def _with_values(evaluator: Evaluator, frozen: Frozen) -> Frozen | None:
+    """The samples with a value in all columns that an evaluator reads; None if there are none."""
     missing = {
         name: Variable(
             values, "continuous" if values.is_floating_point() else "categorical"
@@ -268,10 +290,13 @@ def _with_values(evaluator: Evaluator, frozen: Frozen) -> Frozen:
         for name in trait(evaluator, "columns")
         if (values := frozen.metadata.get(name)) is not None
     }
-    none = torch.zeros(len(frozen.groups), dtype=torch.bool)
-    lacking = torch.stack([none, *missing.values()]).any(0)
-    if not lacking.any() or lacking.all():
+    lacking = torch.zeros(len(frozen.features), dtype=torch.bool)
+    for rows in missing.values():
+        lacking |= rows
+    if not lacking.any():
         return frozen
+    if lacking.all():
+        return None
     for name, rows in missing.items():
         _say_missing(name, rows)
     return frozen.take((~lacking).nonzero().flatten())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -123,7 +125,8 @@ def check_intervals_are_over_the_samples(subject: Subject) -> None:
 
     It is compared over 30 and over 360 samples of noise: of a mean it is 3.5 times as wide, and must be
     1.15 times; of values above 1, as ranks, in parts of the value.  The value may lie outside by as much as
-    the interval is wide, as that of a biased estimate.
+    the interval is wide, as that of a biased estimate.  That of a share p of n samples is about
+    ``4 sqrt(p (1 - p) / n)`` wide: one that holds 68 % is half as wide, and one of single samples wider.
     """
     evaluator = subject.build()
     by_train = trait(evaluator, "split") == "train"
@@ -133,6 +136,13 @@ def check_intervals_are_over_the_samples(subject: Subject) -> None:
     found = [name for name in few if few[name].interval and name in many and many[name].interval]
     if not found:
         raise SkipTest("it has no interval")
+    for each in (many[name] for name in found):
+        if each.samples and 0.1 <= each.value <= 0.9 and _is_share(each):
+            low, high = each.interval or (0.0, 0.0)
+            expected = 3.92 * math.sqrt(each.value * (1 - each.value) / each.samples)
+            report = f"that of {each.name}, {each.value:.3g} of {each.samples} samples, is {high - low:.3g}"
+            fits = NARROWEST * expected <= high - low <= WIDEST * expected
+            require(fits, f"{report} wide, and not about {expected:.3g}")
     for name in found:
         widths = []
         for each in (few[name], many[name]):
@@ -159,8 +169,9 @@ def check_measurements_say_what_they_are(subject: Subject) -> None:
     if trait(evaluator, "split") == "test":
         more = _by_name(evaluator(*splits(60, 45)))
         for each in evaluator(*splits()):
-            same = each.name in more and more[each.name].samples == each.samples
-            counted = each.column is None or each.samples is None or not same
+            other = more.get(each.name, each)
+            elsewhere = each.column is None and each.value == other.value  # of other samples
+            counted = each.samples is None or each.samples != other.samples or elsewhere
             report = f"{each.name} says {each.samples} samples, of 30 test samples and of 45"
             require(counted, report)
     for each in evaluator(*splits()):
@@ -232,6 +243,12 @@ def check_features_that_tell_score_better(subject: Subject) -> None:
             require(less, f"{what}, and of features that are all equal {of_one.value:.3g}")
 
 
+LESS = 0.05
+"""By which part of itself a right number changes with those of other samples; the built-ins: by .45."""
+
+NARROWEST, WIDEST = 0.65, 2.0
+"""What part of a share's width its interval may have; the built-ins: .95 to 1.09."""
+
 WORSE = 0.3
 """By which part of itself a right number may be worse than noise; the built-ins: by .09."""
 
@@ -261,7 +278,7 @@ def _collapsed(split: Frozen) -> Frozen:
     towers = split.towers and replace(split.towers, images=equal(split.towers.images))
     return replace(
         split,
-        features=equal(split.features),
+        features=torch.ones_like(split.features),  # whose mean is exact
         projections=equal(split.projections),
         original=equal(split.original),
         images=split.images and replace(split.images, read=black),
@@ -270,28 +287,40 @@ def _collapsed(split: Frozen) -> Frozen:
 
 
 def check_says_where_a_number_is_undefined(subject: Subject) -> None:
-    """Of samples of one class there are finite numbers, or `UndefinedMetric` says that there are none."""
-    of_one = [
-        replace(
-            split,
-            metadata={**split.metadata, **{n: z * 0 for n, z in _class_ids(split).items()}},
-        )
-        for split in splits()
-    ]
-    try:
-        measurements = subject.build()(*of_one)
-    except ValueError:  # an `UndefinedMetric`, or of a library
-        return
-    for each in measurements:
+    """Of samples of one class there are finite numbers, or `UndefinedMetric` says that there are none.
+
+    Of a column of numbers that are all equal, nothing can be told: what is higher the more features tell of
+    it, as the share of its variance, is undefined and not 0.
+    """
+    evaluator = subject.build()
+
+    def measured(names: Collection[str]) -> Sequence[Measurement]:
+        constant = [
+            replace(split, metadata={**split.metadata, **{n: split.metadata[n] * 0 for n in names}})
+            for split in splits()
+        ]
+        try:
+            return evaluator(*constant)
+        except ValueError:  # an `UndefinedMetric`, or of a library
+            return []
+
+    ids = _class_ids(splits()[0])
+    for each in measured(ids):
         finite = math.isfinite(each.value)
         require(finite, f"{each.name} is {each.value} of one class: raise UndefinedMetric")
+    numbers = {*trait(evaluator, "columns")} - {*ids}
+    for each in measured(numbers) if numbers else []:
+        defined = each.column not in numbers or each.direction != "higher"
+        report = f"{each.name} is {each.value:.3g} where all values of {each.column} are 0"
+        require(defined, f"{report}: raise UndefinedMetric")
 
 
 def check_other_test_features_change_the_number(subject: Subject) -> None:
     """What is measured of a column must depend on the features of the test split, and on all its samples.
 
     Of an evaluator with ``split = "train"`` it is those of the training split.  If the second half of the
-    samples become copies of the first half, the number is another one.
+    samples become copies of the first half, the number is another one; so it is if three of 319 samples,
+    the first or the last, have other features, since many leave out what fills no batch.
     """
     evaluator = subject.build()
     place = 0 if trait(evaluator, "split") == "train" else 1
@@ -320,6 +349,34 @@ def check_other_test_features_change_the_number(subject: Subject) -> None:
         varies = len({*values}) > 1
         report = f"{each.name} is {values} of samples, and of the first half of them: it leaves out others"
         require(not (varies and values == of_halves), report)
+    others = [noise(30, 319, seed=seed, width=width)[1] for seed in (50, 60)]
+    first, second = (measured(split, told) for split in others)
+    for rows, where in ((slice(3), "first"), (slice(-3, None), "last")):
+        again = [measured(_with_features_of(others[0], rows, start), told) for start in OTHER_ROWS]
+        for each in found:
+            if each.name not in first or first[each.name].value == second[each.name].value:
+                continue
+            value = first[each.name].value
+            same = all(other[each.name].value == value for other in again if each.name in other)
+            report = (
+                f"{each.name} is {value:.3g}, whatever the features of the {where} 3 of 319 samples"
+            )
+            require(not same, report)
+
+
+OTHER_ROWS = range(20, 56, 3)
+"""Where the samples begin whose features three others get: all twelve shares are equal once in 50,000."""
+
+
+def _with_features_of(split: Frozen, rows: slice, start: int) -> Frozen:
+    """A split in which some samples keep their columns, and have the features and images of others."""
+    order = torch.arange(len(split.features))
+    order[rows] = torch.arange(start, start + len(order[rows]))
+    taken = split.take(order)
+    if taken.towers is None or split.towers is None:
+        return replace(taken, metadata=split.metadata)
+    towers = replace(taken.towers, captions=split.towers.captions)
+    return replace(taken, metadata=split.metadata, towers=towers)
 
 
 def check_reads_what_it_declares(subject: Subject) -> None:
@@ -424,19 +481,43 @@ def check_noise_meets_the_chance_that_is_stated(subject: Subject) -> None:
     """Of features that say nothing, a measurement of class ids must be near its ``chance``.
 
     With 360 test samples in 3 classes a share has a standard deviation of .025: it may differ by .12.
+    Where two thirds of the samples are of one class, neither noise nor equal features are above it by as
+    much: what always names this class is right two times of three.
     """
     evaluator = subject.build()
     given = noise(60, 360)
     ids = _class_ids(given[1])
-    found = [
-        each for each in evaluator(*given) if each.column in ids and each.direction == "higher"
-    ]
-    stated = [(each, each.chance) for each in found if each.chance is not None]
-    if not stated:
+
+    def stated(given: tuple[Frozen, Frozen]) -> list[tuple[Measurement, float]]:
+        return [
+            (each, each.chance)
+            for each in evaluator(*given)
+            if each.column in ids and each.direction == "higher" and each.chance is not None
+        ]
+
+    if not (even := stated(given)):
         raise SkipTest("it states no chance for a column of class ids")
-    for each, chance in stated:
+    for each, chance in even:
         near = abs(each.value - chance) <= 0.12
         require(near, f"{each.name} is {each.value:.3g} of noise, and its chance {chance:.3g}")
+    uneven = tuple(each.take(_two_thirds_of_one_class(each)) for each in noise(120, 720))
+    for what, say_nothing in (
+        ("noise", uneven),
+        ("equal features", tuple(map(_collapsed, uneven))),
+    ):
+        try:
+            measured = stated(say_nothing)  # type: ignore[arg-type]
+        except Exception:  # it may have no number of them
+            continue
+        for each, chance in measured:
+            report = f"{each.name} is {each.value:.3g} of {what} where two thirds are of one class"
+            require(each.value <= chance + 0.12, f"{report}, and its chance {chance:.3g}")
+
+
+def _two_thirds_of_one_class(split: Frozen) -> Tensor:
+    """Rows of a half of the samples: of three classes one has two thirds, and the others a sixth each."""
+    row = torch.arange(len(split.features))
+    return row[(row % CLASSES == 0) | (row // CLASSES % 4 == 0)]
 
 
 def check_does_not_learn_from_the_test_split(subject: Subject) -> None:
@@ -462,10 +543,13 @@ def check_does_not_learn_from_the_test_split(subject: Subject) -> None:
     for each in found(noise(60, 60)):
         more = gain(each, each.value)
         require(more <= 0.4, f"features that say nothing give {each.name} {more:.2g} above chance")
-    train, test = splits()
+    train, test = given = splits()
     ids = _class_ids(test)
-    shuffled = _by_name(evaluator(train, _with_shuffled_columns(test)))
-    for each in found((train, test)):
+    if trait(evaluator, "split") == "train":
+        shuffled = _by_name(evaluator(_with_shuffled_columns(train), test))
+    else:
+        shuffled = _by_name(evaluator(train, _with_shuffled_columns(test)))
+    for each in found(given):
         if each.column not in ids or each.direction != "higher" or gain(each, each.value) < 0.2:
             continue
         more, left = (gain(each, value) for value in (each.value, shuffled[each.name].value))
@@ -488,10 +572,18 @@ def check_reads_the_features_alone(subject: Subject) -> None:
 
     What has the column itself beside the features scores well in each.  The shares of right answers in all
     orders are 1 together, so the least must be at most .55.  This is for measurements of class ids that
-    depend on the order, from 0 to 1, of which higher values are better.
+    depend on the order, from 0 to 1, of which higher values are better.  Of numbers, those of other samples
+    give another value than their own.
     """
     evaluator = subject.build()
     train, test = splits()
+    numbers = [
+        name
+        for name in trait(evaluator, "columns")
+        if name in test.metadata and test.metadata[name].is_floating_point()
+    ]
+    if numbers:
+        _require_less_of_other_numbers(evaluator, numbers)
     ids = {name: z for name, z in _class_ids(test).items() if z.ndim == 1}
     by_shift = []
     for shift in range(CLASSES):
@@ -513,15 +605,198 @@ def check_reads_the_features_alone(subject: Subject) -> None:
         )
 
 
+def _require_less_of_other_numbers(evaluator: Any, numbers: Collection[str]) -> None:
+    """Require that a value changes if samples have the numbers of others."""
+
+    def with_numbers(split: Frozen) -> Frozen:
+        z = 100 * split.metadata["height"]
+        told = z[:, None] / 100 + 0.1 * normal(len(z), 1, seed=40)
+        features = torch.cat([split.features, 3 * told], 1)
+        return replace(
+            split, features=features, metadata={**split.metadata, **dict.fromkeys(numbers, z)}
+        )
+
+    train, test = map(with_numbers, splits(120, 60))
+    place = 0 if trait(evaluator, "split") == "train" else 1
+    given = [train, test]
+    own = _by_name(evaluator(*given))
+    given[place] = _with_shuffled_columns(given[place])
+    others = _by_name(evaluator(*given))
+    for name, each in own.items():
+        if each.column in numbers and each.direction and name in others:
+            other = others[name].value
+            report = f"{name} is {each.value:.3g}, and {other:.3g} of the numbers of other samples"
+            require(abs(_gain(each, other)) > LESS, report)
+
+
+def check_chooses_nothing_by_the_test_split(subject: Subject) -> None:
+    """What is fitted to the training split must not be chosen by the classes of the test split.
+
+    The best of several penalties, numbers of neighbors or epochs, by their test accuracy, is above that of
+    any of them.  Without such a choice, the shares of right answers are a whole number together when the
+    classes of the test split change places in every order.
+    """
+    evaluator = subject.build()
+    chosen = False
+    for seed in (0, 100, 200):
+        (train, test), (others, _) = noise(120, 60, seed=seed), noise(120, 60, seed=seed + 300)
+        ids = {name: z for name, z in _class_ids(test).items() if z.ndim == 1}
+        by_shift = [
+            _by_name(evaluator(train, _turned(test, [*ids], shift))) for shift in range(CLASSES)
+        ]
+        fitted = _by_name(subject.build()(others, test))
+        for name, each in by_shift[0].items():
+            values = [measured[name].value for measured in by_shift if name in measured]
+            judged = each.column in ids and int(ids[each.column or ""].max()) + 1 == CLASSES
+            shares = all(_is_share(m[name]) for m in by_shift if name in m)
+            # Not what is found among the test samples alone, nor a number of each order, such as a purity.
+            if not judged or not shares or name not in fitted or fitted[name].value == each.value:
+                continue
+            if len(values) < CLASSES or trait(evaluator, "within") or max(values) == min(values):
+                continue
+            chosen, total = True, sum(values)
+            listed = ", ".join(f"{value:.3g}" for value in values)
+            report = f"{name} is {listed} as the classes of the test split change places"
+            whole = abs(total - round(total)) < 1e-3
+            require(whole, f"{report}, {total:.3g} together: they choose what predicts")
+    if not chosen:
+        raise SkipTest("it measures no share that is fitted to the training split")
+
+
+def _turned(split: Frozen, names: Collection[str], shift: int) -> Frozen:
+    """A split in whose columns of class ids each class is called as the one after it."""
+    columns = {n: (z + shift) % (int(z.max()) + 1) for n, z in split.metadata.items() if n in names}
+    return replace(split, metadata={**split.metadata, **columns})
+
+
+def check_is_fitted_within_the_samples_if_it_says_so(subject: Subject) -> None:
+    """With ``within = True``, what predicts must be fitted to measured samples, and not to training."""
+    evaluator = subject.build()
+    if not trait(evaluator, "within"):
+        raise SkipTest("it does not say that it is fitted within the measured samples")
+    train, test = splits()
+    expected = _by_name(evaluator(train, test))
+    for name, each in _by_name(evaluator(noise(60, 30, seed=3, width=10)[0], test)).items():
+        if name in expected:
+            where = f"{name} of other features for training"
+            require_equal(each.value, expected[name].value, where, rtol=1e-4, atol=1e-5)
+
+
+def check_leaves_out_samples_without_a_value(subject: Subject) -> None:
+    """Samples without a value, NaN or -1, must be left out: what is measured is that of the others.
+
+    A number that is not finite, and an error, are no wrong numbers: a run says them.
+    """
+    evaluator = subject.build()
+    if not (columns := [*trait(evaluator, "columns")]):
+        raise SkipTest("it reads no column")
+    given = splits()
+    lacking, present = zip(*(_without_values(split, columns) for split in given), strict=True)
+    try:
+        with _warnings_ignored():
+            found = _by_name(evaluator(*lacking))
+    except ValueError:
+        return
+    expected = _by_name(subject.build()(*present))
+    for name, each in found.items():
+        if not math.isfinite(each.value) or name not in expected:
+            continue
+        where = f"{name} where a fifth of the samples lack a value, and without these"
+        found_of, without = (
+            [math.nan if n is None else float(n) for n in (m.value, m.chance, m.samples)]
+            for m in (each, expected[name])
+        )
+        require_equal(found_of, without, where, rtol=1e-3, atol=1e-4)
+
+
+@contextlib.contextmanager
+def _warnings_ignored() -> Iterator[None]:
+    """What is left out may be a warning, and warnings may be errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _without_values(split: Frozen, columns: Collection[str]) -> tuple[Frozen, Frozen]:
+    """A split in whose columns a fifth of the samples lack a value, and the split of the others."""
+    gone = torch.arange(len(split.features)) % 5 == 3
+    lacking = {
+        name: z.masked_fill(
+            gone.reshape(-1, *[1] * (z.ndim - 1)), math.nan if z.is_floating_point() else -1
+        )
+        for name in columns
+        for z in [split.metadata[name]]
+    }
+    return (
+        replace(split, metadata={**split.metadata, **lacking}),
+        split.take((~gone).nonzero().flatten()),
+    )
+
+
+def check_takes_any_class_ids(subject: Subject) -> None:
+    """Class ids may begin anywhere and have gaps, and the test split may lack a class.
+
+    Other ids of the same classes give the same numbers.  What a class without a test sample leaves
+    undefined is an `UndefinedMetric`.
+    """
+    evaluator = subject.build()
+    given = splits()
+    ids = [
+        name
+        for name in trait(evaluator, "columns")
+        if name in (held := _class_ids(given[0])) and held[name].ndim == 1
+    ]
+    if not ids:
+        raise SkipTest("it reads no column of class ids")
+    if not trait(evaluator, "reads_towers"):  # it would choose among the names of classes in gaps
+        renumbered = [
+            replace(
+                split,
+                metadata={**split.metadata, **{name: 3 * split.metadata[name] + 4 for name in ids}},
+                vocabulary={},
+            )
+            for split in given
+        ]
+        expected = _by_name(evaluator(*given))
+        try:
+            found = _by_name(subject.build()(*renumbered))
+        except ValueError as error:
+            raise AssertionError(f"of the class ids 4, 7 and 10: {error}") from error
+        for name, each in found.items():
+            if (
+                name in expected and each.direction == "higher"
+            ):  # an error may be of ordered classes
+                where = f"{name} of the class ids 4, 7 and 10, and of 0, 1 and 2"
+                after, before = (
+                    [m.value, math.nan if m.chance is None else m.chance]
+                    for m in (each, expected[name])
+                )
+                require_equal(after, before, where, rtol=1e-3, atol=1e-4)
+    train, test = given
+    for lacking in (0, CLASSES - 1):
+        rows = (test.metadata[ids[0]] != lacking).nonzero().flatten()
+        try:
+            measured = evaluator(train, test.take(rows))
+        except ValueError:
+            continue
+        for each in measured:
+            report = f"{each.name} is {each.value} where the test split lacks the class {lacking}"
+            require(math.isfinite(each.value), f"{report}: raise UndefinedMetric")
+
+
 def check_has_no_number_of_classes_that_training_lacks(subject: Subject) -> None:
     """Where training has none of the classes that are measured, no measurement of them is below chance.
 
     What is fitted to the training split names none of them, whatever features hold: that is an
-    `UndefinedMetric`, and not 0.  What is found within the measured samples alone stays as it is.
+    `UndefinedMetric`, and not 0.  What is found within the measured samples alone stays as it is.  Where
+    training has some of the classes, what is fitted to it is measured on the samples of these.
     """
     evaluator = subject.build()
     train, test = splits()
     ids = {name: z for name, z in _class_ids(test).items() if z.ndim == 1}
+    for column in trait(evaluator, "columns"):
+        if column in ids:
+            _require_known_classes_alone(subject, column)
     others = {**test.metadata, **{name: z + 2 * int(z.max()) + 1 for name, z in ids.items()}}
     try:
         measurements = evaluator(train, replace(test, metadata=others))
@@ -536,6 +811,37 @@ def check_has_no_number_of_classes_that_training_lacks(subject: Subject) -> None
                 f"{each.name} is {each.value:.2g} of classes that training lacks, and chance"
                 f" {each.chance:.2g}: raise UndefinedMetric, as evaluators.of_known_classes does",
             )
+
+
+def _require_known_classes_alone(subject: Subject, column: str) -> None:
+    """Require that what is fitted to training without a class is measured on samples of the others."""
+
+    def without_the_last(split: Frozen) -> Frozen:
+        ids = split.metadata[column]
+        return split.take((ids != ids.max()).nonzero().flatten())
+
+    def measured(train: Frozen, test: Frozen) -> dict[str, Measurement]:
+        with _warnings_ignored():
+            return _by_name(subject.build()(without_the_last(train), test))
+
+    train, test = splits()
+    if trait(subject.build(), "split") == "train" or len(train.metadata[column].unique()) < 3:
+        return
+    try:
+        everything, some = (
+            measured(train, test),
+            measured(splits()[0], without_the_last(splits()[1])),
+        )
+        fitted = measured(noise(60, 30, width=10)[0], without_the_last(splits()[1]))
+    except ValueError:
+        return
+    for name, each in some.items():
+        reads = name in fitted and fitted[name].value != each.value
+        if each.column == column and reads and name in everything:
+            found = everything[name].value
+            report = f"{name} is {found:.3g} where training lacks one of the classes of {column!r}"
+            apart = abs(found - each.value) > 1e-3 * max(1.0, abs(each.value))
+            require(not apart, f"{report}, and {each.value:.3g} of the samples of the others")
 
 
 def check_is_deterministic(subject: Subject) -> None:

@@ -10,8 +10,8 @@ import torch
 from support.broken import law_tests
 from torch.nn.functional import normalize
 
-from ccl_plugins.evaluators import KNN
-from ccl_plugins.protocols import Measurement
+from ccl_plugins.evaluators import KNN, of_known_classes, of_present_samples
+from ccl_plugins.protocols import Measurement, UndefinedMetric
 
 
 class Sound:
@@ -20,7 +20,8 @@ class Sound:
     columns: ClassVar = {"label": ("categorical",)}
 
     def __call__(self, train, test):
-        value = float(test.features[test.metadata["label"] == 0].mean())
+        ids = test.metadata["label"]
+        value = float(test.features[ids == ids[ids >= 0].min()].mean())
         sentence = "the mean of all test features of a label"
         one = Measurement("mean/all", value, sentence, column="label", chance=0.0)
         return [replace(one, **self.changes)]
@@ -129,6 +130,7 @@ NUMBERS, SAID = {"measurements_are_named_numbers"}, {"measurements_say_what_they
 class Cheating(Sound):
     """Is fitted to the test split, and measured on it."""
 
+    @of_present_samples
     def __call__(self, train, test):
         ids = test.metadata["label"]
         named = ids  # a network that is large enough learns them all
@@ -168,6 +170,7 @@ class Errors(KNN):
 class OwnNeighbor(Sound):
     """The class of the nearest test sample, which is the sample itself."""
 
+    @of_present_samples
     def __call__(self, train, test):
         ids, line = test.metadata["label"], "the share of test samples next to one of their label"
         nearest = torch.cdist(test.features, test.features).argmin(1)
@@ -206,6 +209,7 @@ class Peeking(KNN):
 class Fitted(Sound):
     """Says how many samples it is fitted to."""
 
+    @of_present_samples
     def __call__(self, train, test):
         return [
             replace(each, samples=len(train.features)) for each in super().__call__(train, test)
@@ -242,6 +246,7 @@ class FirstHalf(KNN):
 class Gap(Sound):
     """How much nearer samples of one class are to each other."""
 
+    @of_present_samples
     def __call__(self, train, test):
         ids, line = test.metadata["label"], "how much nearer test samples of one label are"
         x, same = normalize(test.features, dim=1), ids[:, None] == ids
@@ -259,6 +264,7 @@ class GapTurned(Gap):
 class GapOfOthers(Gap):
     """The mean of no distance, where there is one class."""
 
+    @of_present_samples
     def __call__(self, train, test):
         ids, (one,) = test.metadata["label"], super().__call__(train, test)
         x, same = normalize(test.features, dim=1), ids[:, None] == ids
@@ -269,6 +275,7 @@ class GapOfOthers(Gap):
 class Tied(Gap):
     """The share of samples that are no further from their class than from others."""
 
+    @of_present_samples
     def __call__(self, train, test):
         ids, (one,) = test.metadata["label"], super().__call__(train, test)
         distances, same = torch.cdist(test.features, test.features), ids[:, None] == ids
@@ -284,6 +291,8 @@ class Component(Sound):
 
     def __call__(self, train, test):
         z = test.metadata["height"].flatten()
+        if (z == z[0]).all():
+            raise UndefinedMetric("all heights are equal")
         first = torch.linalg.svd(test.features - test.features.mean(0))[0][:, 0]
         value = abs(float(torch.corrcoef(torch.stack([first, z]))[0, 1]))
         line = "how the first component follows the height"
@@ -293,6 +302,7 @@ class Component(Sound):
 class Ratio(Gap):
     """Right: the scatter between classes beside that within, which is 1 of features that are all equal."""
 
+    @of_present_samples
     def __call__(self, train, test):
         _, ids = test.metadata["label"].unique(return_inverse=True)
         (one,) = super().__call__(train, test)
@@ -325,6 +335,7 @@ class OfFeatures(Sound):
 class Secret(Sound):
     """Reads projections, and does not say so."""
 
+    @of_present_samples
     def __call__(self, train, test):
         (one,) = super().__call__(train, test)
         return [replace(one, value=one.value + float(test.projections.mean()))]
@@ -394,6 +405,7 @@ class WithinTraining(Gap):
 
     split = "train"
 
+    @of_present_samples
     def __call__(self, train, test):
         return super().__call__(train, train)
 
@@ -401,13 +413,122 @@ class WithinTraining(Gap):
 class Twofold(Sound):
     """Right: the share of samples whose class has one of the two nearest means."""
 
+    column = "label"
+
+    @of_known_classes("column")
+    @of_present_samples
     def __call__(self, train, test):
         ids, seen = test.metadata["label"], train.metadata["label"]
-        means = torch.stack([train.features[seen == i].mean(0) for i in range(3)])
-        near = torch.cdist(test.features, means).topk(2, largest=False).indices
+        classes = seen.unique()
+        means = torch.stack([train.features[seen == i].mean(0) for i in classes])
+        near = classes[torch.cdist(test.features, means).argsort(1)[:, :2]]
         value = float((near == ids[:, None]).any(1).float().mean())
         line = "the share of test samples whose label is among two"
         return [Measurement("two/share", value, line, column="label", direction="higher")]
+
+
+class BestNeighbors(KNN):
+    """The best of three numbers of neighbors, by test accuracy."""
+
+    def __call__(self, train, test):
+        found = [KNN(k, column=self.column)(train, test) for k in (1, 3, 5)]
+        return max(found, key=lambda each: each[0].value)
+
+
+class WithinOfTraining(KNN):
+    """Says that it is fitted within the measured samples, and has neighbors in training."""
+
+    within = True
+
+
+class LastBatch(KNN):
+    """Leaves out a batch that is not full."""
+
+    def __call__(self, train, test):
+        full = len(test.features) // 32 * 32 or len(test.features)
+        return super().__call__(train, test.take(torch.arange(full)))
+
+
+class OneDeviation(KNN):
+    """An interval of one standard deviation, which holds 68 %."""
+
+    def __call__(self, train, test):
+        (one,) = super().__call__(train, test)
+        half = math.sqrt(one.value * (1 - one.value) / one.samples)
+        return [replace(one, interval=(one.value - half, one.value + half))]
+
+
+class Missing(Gap):
+    """Takes samples without a class for a class."""
+
+    def __call__(self, train, test):
+        return Gap.__call__.__wrapped__(self, train, test)
+
+
+class FromZero(Gap):
+    """Counts classes from 0 to the largest id."""
+
+    @of_present_samples
+    def __call__(self, train, test):
+        (one,) = super().__call__(train, test)
+        return [replace(one, value=one.value / (1 + int(test.metadata["label"].max())))]
+
+
+class NoClass(Gap):
+    """The mean over classes, of which the test split may lack one."""
+
+    @of_present_samples
+    def __call__(self, train, test):
+        (one,) = super().__call__(train, test)
+        x, ids = normalize(test.features, dim=1), test.metadata["label"]
+        gaps = [(x[ids == i] @ x.T).mean() for i in train.metadata["label"].unique()]
+        return [replace(one, value=one.value + 0 * float(sum(gaps)))]
+
+
+class Most(KNN):
+    """Names the class that training has most often, beside a chance of one of three."""
+
+    def __call__(self, train, test):
+        (one,) = super().__call__(train, test)
+        ids = test.metadata[self.column]
+        return [replace(one, chance=1 / len(ids[ids >= 0].unique()))]
+
+
+class Part(Unaware):
+    """Names no class that training lacks, and is silent only where these are all."""
+
+    def __call__(self, train, test):
+        if not torch.isin(test.metadata["label"], train.metadata["label"]).any():
+            raise UndefinedMetric("training has none of the classes")
+        return super().__call__(train, test)
+
+
+class Explained(Error):
+    """The share of the variance that features tell, 0 of a column without variance."""
+
+    changes: ClassVar = {"direction": "higher"}
+
+    def __call__(self, train, test):
+        (one,) = super().__call__(train, test)
+        color = test.metadata["color"].reshape(len(test.features), -1)
+        total = float(color.var(0, unbiased=False).mean())
+        return [replace(one, value=1 - one.value / total if total else 0.0)]
+
+
+class PeekingAtNumbers(Explained):
+    """Puts the numbers beside the features."""
+
+    def __call__(self, train, test):
+        train, test = (
+            replace(
+                split,
+                features=torch.cat(
+                    [split.features, split.metadata["color"].reshape(len(split.features), -1)], 1
+                ),
+            )
+            for split in (train, test)
+        )
+        return super().__call__(train, test)
 
 
 TELLS, OTHERS = {"features_that_tell_score_better"}, {"other_test_features_change_the_number"}
@@ -416,14 +537,31 @@ UNDEFINED = {"says_where_a_number_is_undefined"}
 PARAMETER = {"reads_the_column_of_its_parameter"}
 ALONE, WIDE = {"reads_the_features_alone"}, {"intervals_are_over_the_samples"}
 DECLARES, UPRIGHT = {"reads_what_it_declares"}, {"takes_one_number_of_a_sample_either_way"}
+CHOOSES, WITHIN = (
+    {"chooses_nothing_by_the_test_split"},
+    {"is_fitted_within_the_samples_if_it_says_so"},
+)
+PRESENT, IDS = {"leaves_out_samples_without_a_value"}, {"takes_any_class_ids"}
+LACKS = {"has_no_number_of_classes_that_training_lacks"}
 BROKEN = {
     Sound: set(),
+    BestNeighbors: CHOOSES,
+    WithinOfTraining: WITHIN,
+    LastBatch: OTHERS,
+    OneDeviation: WIDE,
+    Missing: PRESENT,
+    FromZero: IDS,
+    NoClass: IDS,
+    Most: MEETS,
+    Part: LACKS,
+    Explained: UNDEFINED,
+    PeekingAtNumbers: ALONE | UNDEFINED,
     Errors: TELLS,
     OwnNeighbor: TELLS | OTHERS,
     OfTraining: SAID | OTHERS | LEARNS | MEETS,
     Halves: MEETS,
-    Peeking: TELLS | ALONE | PARAMETER,
-    Unaware: {"has_no_number_of_classes_that_training_lacks"},
+    Peeking: TELLS | ALONE | PARAMETER | IDS,
+    Unaware: LACKS,
     Cheating: TELLS | OTHERS | LEARNS | MEETS,
     CheatingOnBoth: TELLS | LEARNS | MEETS | ALONE,
     Fitted: SAID,
@@ -442,15 +580,15 @@ BROKEN = {
     Demanding: DECLARES,
     Deaf: PARAMETER,
     Error: set(),
-    ErrorHigher: TELLS,
+    ErrorHigher: TELLS | UNDEFINED,
     ErrorByChance: TELLS,
-    ErrorOfPairs: UPRIGHT,
+    ErrorOfPairs: UPRIGHT | ALONE,
     FitsTheTest: TELLS | LEARNS,
     WithinTraining: set(),
     Twofold: set(),
     Nameless: NUMBERS,
     Turned: NUMBERS | WIDE,
-    Infinite: NUMBERS | UNDEFINED,
+    Infinite: NUMBERS | UNDEFINED | IDS,
     Twice: NUMBERS,
     Silent: SAID,
     Talking: SAID,
