@@ -15,11 +15,12 @@ import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytorch_lightning as pl
@@ -52,6 +53,14 @@ from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
 
 STEPS, KILLED_AT = 6, 3
+FAST: dict[str, Any] = {
+    "precision": "bf16-mixed",
+    "matmul_precision": "high",
+    "cudnn_benchmark": True,
+    "channels_last": True,
+    "optimizer": {"use": "adamw", "fused": True},
+}
+"""Settings of `fit` that are there for speed."""
 Row = dict[str, Any]
 Jobs = Iterator[tuple[str, Callable[[], Row]]]
 
@@ -284,9 +293,24 @@ def compiled(suite: Suite) -> Jobs:
             {"losses": apart(found, losses), "weights": apart(after, weights)}, 1e-3, 1e-3
         )
 
+    def of_fit() -> Row:
+        return weights_apart({}, {"compile": {"mode": "reduce-overhead"}})
+
     for kind, job in (("objective", of_objective), ("method", of_method)):
         for subject in suite.components(kind):
             yield f"{kind} {subject.spec.name}", functools.partial(job, subject)
+    yield "fit, reduce-overhead", of_fit
+
+
+def weights_apart(*settings: Mapping[str, Any]) -> Row:
+    """The largest difference of the weights of two runs with other settings."""
+    found = []
+    for fit in settings:
+        torch.compiler.reset()
+        with tempfile.TemporaryDirectory() as folder:
+            train(Path(folder), fit=fit)
+            found.append(weights_of(Path(folder)))
+    return judged({"weights": apart(*found)}, 1e-3)
 
 
 class NoWaits(Clock):
@@ -337,15 +361,20 @@ def waits(suite: Suite) -> Jobs:
             refuse_waits(suite.device, False)
         return not_waited(suite.device)
 
-    def of_all() -> Row:
-        cosine = ccl.objective("fair_cclk", kernel=ccl.kernel("cosine"))
-        transform = ccl.transform("simclr", size=32, batched=True)
+    def of_run(**parts: Any) -> Row:
         try:
             with tempfile.TemporaryDirectory() as folder:
-                train(Path(folder), [NoWaits(suite.device)], objective=cosine, transform=transform)
+                train(Path(folder), [NoWaits(suite.device)], **parts)
         finally:
             refuse_waits(suite.device, False)
         return not_waited(suite.device)
+
+    def of_all() -> Row:
+        cosine = ccl.objective("fair_cclk", kernel=ccl.kernel("cosine"))
+        return of_run(objective=cosine, transform=ccl.transform("simclr", size=32, batched=True))
+
+    def of_fast() -> Row:
+        return of_run(fit=FAST)
 
     for kind, job in (("objective", of_objective), ("method", of_method)):
         for subject in suite.components(kind):
@@ -353,6 +382,7 @@ def waits(suite: Suite) -> Jobs:
     for method in ("simclr", "moco_v2"):
         yield f"fit {method}", functools.partial(of_fit, method)
     yield "fit with batched views, monitors, a condition and the Gram matrix of a queue", of_all
+    yield f"fit with {', '.join(FAST)}", of_fast
 
 
 def cell(suite: Suite, method: str) -> dict[str, Any]:
@@ -493,7 +523,11 @@ class Kill(pl.Callback):
 
 
 def train(
-    out: Path, callbacks: Sequence[pl.Callback] = (), resume: bool = False, **parts: Any
+    out: Path,
+    callbacks: Sequence[pl.Callback] = (),
+    resume: bool = False,
+    fit: Mapping[str, Any] = MappingProxyType({}),
+    **parts: Any,
 ) -> None:
     """A run with a queue and a kernel, on the device that Lightning finds."""
     given: dict[str, Any] = {
@@ -507,10 +541,19 @@ def train(
         condition=ccl.condition("column", name="color"),
         evaluate=[],
         **{**given, **parts},
-        fit={"max_steps": STEPS, "batch_size": 32, "checkpoint_every_steps": 2, "workers": 0},
+        fit={
+            **{"max_steps": STEPS, "batch_size": 32, "checkpoint_every_steps": 2, "workers": 0},
+            **fit,
+        },
     )
     with torch.backends.cudnn.flags(enabled=True, deterministic=True):
         pipeline.fit(out=out, resume=resume, callbacks=[*callbacks], logger=False, progress=False)
+
+
+def weights_of(out: Path) -> Tensor:
+    """The weights of a run, as one vector."""
+    saved = read_checkpoint(RunFolder(out).weights)["method"].values()
+    return torch.cat([weights.double().flatten() for weights in saved])
 
 
 def killed(out: Path) -> None:
@@ -535,11 +578,8 @@ def resume(suite: Suite) -> Jobs:
                 raise RuntimeError(f"the run was to be killed, and ended with {process.exitcode}")
             train(unbroken)
             train(broken, resume=True)
-            saved = (
-                read_checkpoint(RunFolder(out).weights)["method"] for out in (broken, unbroken)
-            )
-            found, expected = (torch.cat([x.double().flatten() for x in w.values()]) for w in saved)
-        return judged({"weights": apart(found, expected)}, 1e-4)
+            difference = apart(weights_of(broken), weights_of(unbroken))
+        return judged({"weights": difference}, 1e-4)
 
     yield f"killed before step {KILLED_AT + 1} of {STEPS}", job
 
