@@ -39,7 +39,7 @@ class Method(Protocol):
         """The network from images to features, a `Backbone`."""
 
     def encode(self, x: Tensor) -> Tensor:
-        """Backbone features (n, f) of images (n, channels, height, width)."""
+        """Features (n, f) of images (n, channels, height, width), of the backbone or its teacher."""
 
     def project(self, x: Tensor) -> Tensor:
         """Projections (n, d) of images, as ``embed()`` of a condition needs them."""

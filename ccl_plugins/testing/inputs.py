@@ -127,6 +127,7 @@ class SmallBackbone(nn.Module):
     """A network of one layer, without batch statistics."""
 
     num_features = 12
+    activation = staticmethod(torch.relu)
 
     def __init__(self) -> None:
         super().__init__()
@@ -136,7 +137,13 @@ class SmallBackbone(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(n, channels, height, width) -> (n, 12)."""
         pooled = functional.adaptive_avg_pool2d(x, 4).flatten(1)
-        return self.norm(self.layer(pooled)).relu()
+        return self.activation(self.norm(self.layer(pooled)))
+
+
+class SignedBackbone(SmallBackbone):
+    """The same with negative features too, as of a transformer."""
+
+    activation = staticmethod(torch.tanh)
 
 
 class PatchBackbone(nn.Module):
@@ -212,7 +219,7 @@ def supplied_for(
     """
     if choice.kind == "method":
         masks = trait(choice.spec.load(), "masked_views")(choice.params)
-        return {"backbone": PatchBackbone() if masks else SmallBackbone()}
+        return {"backbone": PatchBackbone() if masks else SignedBackbone()}
     if choice.kind == "sampler":
         target = choice.spec.load()
         size, batch_size = of_sizes or sizes(target)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 from unittest import SkipTest
@@ -37,9 +38,12 @@ from ccl_plugins.testing.inputs import (
 )
 from ccl_plugins.testing.subject import Subject
 
-N, VIEWS = 8, 2
+N, VIEWS, UNEVEN = 8, 2, 7
 DRAWN = (3, 0, 7, 1, 6, 2, 5, 4)
 """The samples of a batch in the order in which a sampler draws them."""
+
+OF_TYPE = {"categorical": "label", "multi_label": "attributes", "continuous": "height"}
+"""A condition of `conditions_of` of each value type."""
 
 
 def views_of(method: Any, seed: int = 0, count: int = VIEWS) -> list[Tensor]:
@@ -82,11 +86,10 @@ def conditions_of(index: Tensor, epoch: int = 0, *, reader: Any = None) -> dict[
         "height": (0.7 * number).sin(),
         "color": torch.stack([(0.3 * k * number).cos() for k in (1, 2, 3)], 1),
     }
-    of_type = {"categorical": "label", "multi_label": "attributes", "continuous": "height"}
     given = getattr(reader, "EXAMPLE_CONDITION", {})
     for name, types in trait(reader, "conditions").items():
         example = given.get(name) if isinstance(given, Mapping) else given
-        rows[name] = rows[of_type[types[0]]]
+        rows[name] = rows[OF_TYPE[types[0]]]
         if example is not None:
             values = torch.as_tensor(example)
             rows[name] = values[number % len(values)]
@@ -123,6 +126,14 @@ def samples_of(method: Any, embedded: Embedded, first: int = 0, epoch: int = 0) 
         "embedding": embedded.projections.detach(),
     }
     return Samples(condition, index, embedded.features, patches=embedded.patches)
+
+
+def with_partners(method: Any, samples: Samples) -> Samples:
+    """The same samples, whose views after the first are of other images."""
+    partner = 100 + torch.arange(N)
+    return replace(
+        samples, partner=partner, partner_condition=conditions_of(partner, reader=method)
+    )
 
 
 def masks_of(method: Any, views: list[Tensor]) -> Masks | None:
@@ -196,13 +207,18 @@ def observe(subject: Subject, method: Any) -> Any:
 def check_keeps_its_backbone(subject: Subject) -> None:
     """The attribute ``backbone`` must be the network that is supplied, as it is, and ``encode`` call it.
 
-    After training it encodes by itself, for probes and exports; pretrained weights must survive.
+    After training it encodes by itself, for probes and exports; pretrained weights must survive.  Where a
+    teacher, its momentum encoder, is what is kept, ``encode`` may call the teacher's copy of it, or
+    ``backbone`` be this copy.
     """
     with seeded():
         backbone = supplied_for(subject.choice)["backbone"]
     with require_unchanged(backbone.state_dict, "the weights of the network that is supplied"):
         method = subject.build(backbone=backbone)
-    kept = {id(p) for p in method.backbone.parameters()}
+    teachers = [each for each in encoders_of(method) if not trained(each)]
+    kept = {
+        id(p) for p in (method if method.backbone in teachers else method.backbone).parameters()
+    }
     lost = [name for name, p in backbone.named_parameters() if id(p) not in kept]
     report = f"the attribute backbone has not the weights {', '.join(lost)} of the network supplied"
     require(not lost, report)
@@ -210,26 +226,68 @@ def check_keeps_its_backbone(subject: Subject) -> None:
     change(method.parameters())
     with torch.no_grad():
         x = of_images(method, views_of(method))[0]
-        require_equal(method.encode(x), method.backbone(x), "encode(x), compared with backbone(x)")
+        features = method.encode(x)
+        if not any(close(features, teacher(x)) for teacher in teachers):
+            require_equal(features, method.backbone(x), "encode(x), compared with backbone(x)")
 
 
-@torch.no_grad()
+def encoders_of(method: Any) -> list[nn.Module]:
+    """The attribute ``backbone``, and the networks that begin as copies of it."""
+    backbone = method.backbone
+    weights = list(backbone.state_dict().values())
+    return [
+        each
+        for each in dict.fromkeys([backbone, *method.modules()])
+        if type(each) is type(backbone) and _equal(list(each.state_dict().values()), weights)
+    ]
+
+
+def students_of(method: Any) -> list[nn.Module]:
+    """The attribute ``backbone``, if it is trained; or of a method where it is a teacher, the student."""
+    return [each for each in encoders_of(method) if trained(each)]
+
+
+def _equal(some: list[Tensor], others: list[Tensor]) -> bool:
+    return len(some) == len(others) and all(map(torch.equal, some, others))
+
+
+def close(x: Tensor, y: Tensor) -> bool:
+    """Whether numbers are equal but for rounding, as of rows that are computed in another batch."""
+    return torch.allclose(x, y, rtol=1e-4, atol=1e-5)
+
+
 def check_features_are_of_the_backbone(subject: Subject) -> None:
-    """Features that ``embed`` gives must be of ``backbone``, which is trained, and differ between views."""
-    method = subject.build().eval()
+    """Features that ``embed`` gives must be what a network that is trained gave, and differ between views.
 
-    def features_now() -> Tensor:
-        with seeded():
-            found: Tensor = method.embed(views_of(method)).features
-        return found
-
-    features, own = features_now(), {id(p) for p in method.backbone.parameters()}
-    change(p for p in method.parameters() if id(p) not in own)
-    require_equal(
-        features_now(), features, "features, once weights outside of `backbone` are others"
+    The network is ``backbone``, or, of a method whose ``backbone`` is its teacher, the student.  They
+    carry a gradient, for objectives with layers of their own.
+    """
+    method, made = subject.build().eval(), list[Tensor]()
+    students = students_of(method)
+    require(bool(students), "the attribute `backbone` has no weights that are trained")
+    for student in students:
+        student.forward = _keeping(student.forward, made)  # a call of `forward` too
+    features = embed(method, views_of(method)).features
+    rows, given = features.detach().flatten(0, -2), torch.cat(made)
+    lost = (torch.cdist(rows, given).amin(1) > 1e-3).sum()
+    require(not lost, f"{int(lost)} of {len(rows)} rows of features are not what the network gave")
+    require(
+        features.requires_grad, "features carry no gradient, which objectives that read them need"
     )
     same = [i for i in range(1, len(features)) if torch.allclose(features[i], features[0])]
     require(not same, f"the features in row 0 are those in row {', '.join(map(str, same))} too")
+
+
+def _keeping(forward: Callable[..., Any], made: list[Tensor]) -> Callable[..., Any]:
+    """A forward pass that keeps copies of the features that it gives."""
+
+    def kept(*args: Any, **kwargs: Any) -> Any:
+        given = forward(*args, **kwargs)
+        features = given[0] if isinstance(given, tuple) else given  # with those of patches
+        made.append(features.detach().clone())
+        return given
+
+    return kept
 
 
 def check_embeds_views(subject: Subject) -> None:
@@ -256,6 +314,7 @@ def check_embedding_and_pairing_change_nothing(subject: Subject) -> None:
     """``embed`` and ``pairs`` must change nothing but batch norm's statistics, and give the same again.
 
     They are called for conditions and measurements too; ``enqueue`` and ``after_step`` come once in a step.
+    Pairs are of the embeddings that are given, whatever was embedded since.
     """
     method = subject.build().train()
     batch_norms = [m for m in method.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
@@ -275,6 +334,15 @@ def check_embedding_and_pairing_change_nothing(subject: Subject) -> None:
     with require_unchanged(weights):
         pairs_of(method, views_of(method))
     require_equal(embeddings(), expected, "the same views, embedded again")
+    method.eval()
+    with torch.no_grad():
+        embedded = embed(method, views_of(method)).normalized()
+        first = pairs_of_embedded(method, embedded)
+        embed(method, views_of(method, 1))
+        again = pairs_of_embedded(method, embedded)
+    for name in ("anchors", "keys"):
+        where = f"pairs(embedded, samples).{name}, once other views were embedded"
+        require_equal(getattr(again, name), getattr(first, name), where)
 
 
 def check_projects_as_it_embeds(subject: Subject) -> None:
@@ -289,17 +357,21 @@ def check_projects_as_it_embeds(subject: Subject) -> None:
         directions = normalize(method.project(views[0]), dim=1)
     # A momentum encoder begins as a copy of the one that is trained.
     parts = [embedded.projections, *([] if embedded.keys is None else [embedded.keys])]
-    same = any(torch.allclose(part[0], directions, rtol=1e-4, atol=1e-5) for part in parts)
+    same = any(close(part[0], directions) for part in parts)
     require(same, "project(x) has other directions than embed((x, y))")
-    copies = copies_of_trained(method)
-    sources = [trained(method), [p for name, p in method.named_parameters() if name in copies]]
+    sources = [trained(method), list(copies_of_trained(method).values())]
     moved = [_changes(lambda: method.project(views[0]), some) for some in sources]
     report = "project(x) mixes weights that are trained with frozen copies of trained ones"
     require(moved != [True, True], report)
     if embed_modality := trait(method, "embed_modality"):
         for number, (name, view) in enumerate(zip(method.modalities, views, strict=True)):
             with torch.no_grad():
-                directions = normalize(embed_modality(name, view), dim=1)
+                given = embed_modality(name, view)
+            unit = close(given.norm(dim=1), torch.ones(len(given)))
+            require(
+                not unit, f"embed_modality({name!r}, x) is normalized: raw objectives need lengths"
+            )
+            directions = normalize(given, dim=1)
             where = f"embed_modality({name!r}, x), compared with row {number} of embed(views)"
             require_equal(directions, embedded.projections[number], where, rtol=1e-4, atol=1e-5)
 
@@ -312,25 +384,26 @@ def _changes(compute: Callable[[], Tensor], weights: list[Tensor]) -> bool:
     after = compute()
     for parameter, value in zip(weights, held, strict=True):
         parameter.copy_(value)
-    return not torch.allclose(after, before, rtol=1e-4, atol=1e-5)
+    return not close(after, before)
 
 
 def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
     """``after_step`` must move each frozen copy of a trained weight by ``1 - momentum`` of its way to it.
 
     Without the trait ``momentum``, it must move it by at most three quarters: an encoder that moves faster
-    declares its momentum.
+    declares its momentum; and a teacher that never moves is in evaluation mode, whatever the method's.
     """
+    if not has_momentum_encoder(subject):
+        raise SkipTest(NO_MOMENTUM)
     method = subject.build().train()
-    declared = trait(method, "momentum")
-    copies = copies_of_trained(method)
-    if declared is None and not (copies and _makes_keys(subject, copies)):
-        raise SkipTest(
-            "it has no trait `momentum`, and no keys of a frozen copy of trained weights"
-        )
+    declared, copies = trait(method, "momentum"), copies_of_trained(method)
+    narrow = {name: p.dtype for name, p in copies.items() if p.dtype.itemsize < 4}
+    require(not narrow, f"frozen copies lose small changes: {narrow}")
     moves = moved(method, 0, 10**6)
     if declared is None:
         moves = {name: move for name, move in moves.items() if name in copies}
+        if not any(moves.values()) and _evaluate(method, copies):
+            raise SkipTest("its teacher stays as it is, and in evaluation mode")
         report = f"it declares no momentum, and frozen copies moved by {moves} of their way"
         require(all(0 < move <= 0.75 for move in moves.values()), report)
     else:
@@ -347,25 +420,33 @@ def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
         require(not left, f"after_step({step}, 10) moved frozen copies by {left} of their way")
 
 
-def _makes_keys(subject: Subject, copies: set[str]) -> bool:
-    """Whether the keys that ``embed`` gives depend on frozen copies, by their names."""
+NO_MOMENTUM = "it has no trait `momentum`, and no keys of a frozen copy of trained weights"
+
+
+def has_momentum_encoder(subject: Subject) -> bool:
+    """Whether a method declares a momentum, or makes keys by frozen copies of weights that are trained."""
     method = subject.build().eval()
-    views = views_of(method)
-    frozen = [p for name, p in method.named_parameters() if name in copies]
+    views, copies = views_of(method), copies_of_trained(method)
 
     def keys() -> Tensor:
         made = embed(method, views).keys
         return torch.zeros(()) if made is None else made
 
-    return _changes(keys, frozen)
+    return trait(method, "momentum") is not None or _changes(keys, list(copies.values()))
 
 
-def copies_of_trained(method: Any) -> set[str]:
-    """The names of frozen weights that begin as those of a trained one; of equal numbers, none."""
+def _evaluate(method: nn.Module, copies: Mapping[str, Tensor]) -> bool:
+    """Whether modules that hold some weights are in evaluation mode."""
+    paths = {name.rpartition(".")[0] for name in copies}
+    return not any(method.get_submodule(path).training for path in paths)
+
+
+def copies_of_trained(method: Any) -> dict[str, Tensor]:
+    """By name, frozen weights that begin as those of a trained one; of equal numbers, none."""
     drawn = {name: p for name, p in method.named_parameters() if p.numel() > 1 and p.std() > 0}
     learned = [p for p in drawn.values() if p.requires_grad]
     frozen = {name: p for name, p in drawn.items() if not p.requires_grad}
-    return {name for name, p in frozen.items() if any(torch.equal(p, q) for q in learned)}
+    return {n: p for n, p in frozen.items() if any(torch.equal(p, q.to(p)) for q in learned)}
 
 
 @torch.no_grad()
@@ -387,11 +468,11 @@ def moved(method: Any, step: int, total: int) -> dict[str, float]:
 def check_keys_are_of_the_momentum_encoder(subject: Subject) -> None:
     """Keys, and what ``project_key`` gives, must depend on no weight that is trained.
 
-    This is for methods with the trait ``momentum``.
+    This is for methods with the trait ``momentum``, or with keys of a frozen copy of trained weights.
     """
+    if not has_momentum_encoder(subject):
+        raise SkipTest(NO_MOMENTUM)
     method = subject.build().eval()
-    if trait(method, "momentum") is None:
-        raise SkipTest("it has no trait `momentum`")
     project_key = trait(method, "project_key")
 
     def keys() -> dict[str, Tensor | None]:
@@ -452,27 +533,17 @@ def check_pairs_carry_what_is_known_of_samples(subject: Subject) -> None:
     with torch.no_grad():
         embedded = embed(method, views_of(method)).normalized()
         samples = samples_of(method, embedded)
-        partner = 100 + torch.arange(N)
-        given = replace(
-            samples,
-            extras={"centroids": normal(3, 5)},
-            partner=partner,
-            partner_condition=conditions_of(partner, reader=method),
-            ignored=("height",),
-        )
+        extras = {"centroids": normal(3, 5)}
+        given = replace(with_partners(method, samples), extras=extras, ignored=("height",))
         held = method.pairs(embedded, given)
-    found = {name: getattr(held.samples, name) for name in ("features", "extras", "ignored")}
-    for name, value in found.items():
-        require(value is not None, f"pairs(...).samples.{name} is None")
+    for name in ("features", "extras", "ignored", "patches", "partner", "partner_condition"):
+        value, expected = getattr(held.samples, name), getattr(given, name)
+        if expected is not None:
+            require(value is not None, f"pairs(...).samples.{name} is None")
         if name == "ignored":
             require("height" in value, f"pairs(...).samples.ignored is {value}, without 'height'")
-        else:
-            require_equal(value, getattr(given, name), f"pairs(...).samples.{name}")
-    require(held.samples.partner is not None, "pairs(...).samples.partner is None")
-    require_equal(held.samples.partner[held.rows], partner, "pairs(...).samples.partner")
-    rows = {name: z[held.rows] for name, z in held.samples.partner_condition.items()}
-    require_equal(rows, given.partner_condition, "pairs(...).samples.partner_condition")
-    require((held.samples.patches is None) == (given.patches is None), "patches are lost")
+        elif name != "patches":
+            require_equal(value, expected, f"pairs(...).samples.{name}")
 
 
 def check_every_view_reaches_the_pairs(subject: Subject) -> None:
@@ -480,20 +551,11 @@ def check_every_view_reaches_the_pairs(subject: Subject) -> None:
 
     This is asked of two views and of three; a method that takes two alone refuses more by a ValueError.
     """
-    for count in (VIEWS, VIEWS + 1):
-        method = subject.build().eval()
-        try:
-            compared = compared_views(method, count)
-        except ValueError:
-            if count == VIEWS:
-                raise
-            continue
+    for count, compared in views_compared(subject):
         reached = set[int]().union(*(anchor | key for anchor, key in compared.values()))
-        lost = sorted({*range(len(views_of(method, count=count)))} - reached)
-        report = (
-            f"with {count} views, other images in {lost} change no anchor and no key in cross()"
-        )
-        require(not lost, report)
+        lost = sorted({*range(len(views_of(subject.build(), count=count)))} - reached)
+        report = f"other images in {lost} change no anchor and no key in cross()"
+        require(not lost, f"with {count} views, {report}")
 
 
 def check_keys_are_of_other_views(subject: Subject) -> None:
@@ -501,26 +563,29 @@ def check_keys_are_of_other_views(subject: Subject) -> None:
 
     ``anchor_views`` and ``key_views`` say which views are compared; what they name must be true.
     """
-    for count in (VIEWS, VIEWS + 1):
-        try:
-            compared = compared_views(subject.build().eval(), count)
-        except ValueError:
-            if count == VIEWS:
-                raise
-            continue
-        own = {
-            (
-                i,
-                j,
-            ): f"key {j} and anchor {i} are both made of view {', '.join(map(str, sorted(key)))}"
+    for count, compared in views_compared(subject):
+        own = [
+            f"key {j} and anchor {i} are both made of view {', '.join(map(str, sorted(key)))}"
             for (i, j), (anchor, key) in compared.items()
             if key and key <= anchor
-        }
-        require(not own, f"with {count} views, in cross(), {'; '.join(own.values())}")
+        ]
+        require(not own, f"with {count} views, in cross(), {'; '.join(own)}")
 
 
 Sources: TypeAlias = set[int]
 """The numbers of the views that embeddings are made of."""
+
+
+def views_compared(
+    subject: Subject,
+) -> Iterator[tuple[int, dict[tuple[int, int], tuple[Sources, Sources]]]]:
+    """Numbers of views, and what is compared then; without a number that the method refuses."""
+    for count in (VIEWS, VIEWS + 1):
+        try:
+            yield count, compared_views(subject.build().eval(), count)
+        except ValueError:
+            if count == VIEWS:
+                raise
 
 
 @torch.no_grad()
@@ -548,7 +613,7 @@ def compared_views(method: Any, count: int) -> dict[tuple[int, int], tuple[Sourc
             *zip(of_anchors, after.anchors, pairs.anchors, strict=True),
             *zip(of_keys, after.keys, pairs.keys, strict=True),
         ):
-            if not torch.allclose(x, y, rtol=1e-4, atol=1e-5):  # as of rows that are independent
+            if not close(x, y):
                 sources.add(number)
     return {(i, j): (of_anchors[i], of_keys[j]) for i, j in pairs.cross()}
 
@@ -600,30 +665,28 @@ def check_calls_leave_what_is_not_theirs(subject: Subject) -> None:
     torch.set_grad_enabled(True)  # as it was before an earlier call
     method = subject.build().train()
     views = views_of(method)
-    kept = [view.clone() for view in views]
     for name, call in _calls(method, views).items():
         was = torch.is_grad_enabled(), torch.get_default_dtype()
         try:
-            require_no_seeding(call)
+            with require_unchanged(lambda: views, f"views after {name}"):
+                require_no_seeding(call)
             now = torch.is_grad_enabled(), torch.get_default_dtype()
         finally:
             torch.set_grad_enabled(was[0])
             torch.set_default_dtype(was[1])
-        require_identical(views, kept, f"views after {name}")
         report = f"after {name} torch computes gradients: {now[0]}, by default in {now[1]}"
         require(now == was, report)
     embedded = embed(method, views).normalized()
     samples = samples_of(method, embedded)
-    given = {**samples.condition, "index": samples.index}
 
     def tensors() -> dict[str, Any]:
-        return {name: x for name, x in vars(embedded).items() if isinstance(x, Tensor)} | given
+        given = {**vars(embedded), "index": samples.index, **samples.condition}
+        return {name: x.detach() for name, x in given.items() if isinstance(x, Tensor)}
 
-    before = {name: x.detach().clone() for name, x in tensors().items()}
-    pairs = method.pairs(embedded, samples)
-    require_identical(tensors(), before, "after pairs(embedded, samples)")
-    method.enqueue(pairs)
-    require_identical(tensors(), before, "after enqueue(pairs)")
+    with require_unchanged(tensors, "after pairs(embedded, samples)"):
+        pairs = method.pairs(embedded, samples)
+    with require_unchanged(tensors, "after enqueue(pairs)"):
+        method.enqueue(pairs)
 
 
 def check_gradient_reaches_every_weight(subject: Subject) -> None:
@@ -635,12 +698,12 @@ def check_gradient_reaches_every_weight(subject: Subject) -> None:
     pairs = pairs_of(method, views_of(method))
     loss_of(pairs).backward()
     require_gradients(method)
-    gradients = [p.grad for p in method.backbone.parameters() if p.grad is not None]
-    reached = any(g.abs().sum() > 0 for g in gradients)
+    weights = [p for student in students_of(method) for p in trained(student)]
+    reached = any(bool(p.grad.any()) for p in weights if p.grad is not None)
     require(reached, "the gradient of all weights of the attribute `backbone` is 0")
     if trait(method, "embed_modality"):
         return
-    anchors, weights = pairs_of(method, views_of(method)).anchors, trained(method.backbone)
+    anchors = pairs_of(method, views_of(method)).anchors
     for i, view in enumerate(anchors):
         value = (view * normal(*view.shape)).sum()
         found = torch.autograd.grad(value, weights, retain_graph=True, allow_unused=True)
@@ -692,32 +755,33 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
         )
         raise SkipTest("it has no queue, by its traits `read_conditions` and `has_queue`")
     change(trained(method))  # so that keys are no queries
-    views = views_of(method)
+    views, keys_of = views_of(method), list[Tensor]()
     first = pairs_of(method, views)
-    if first.queue is not None:
-        empty = first.queue.valid & ~first.queue.of_view(0).any(1)
+    begun = None if first.queue is None else _copied(first.queue)
+    if begun is not None:
+        empty = begun.valid & ~begun.of_view(0).any(1)
         require(not empty.any(), f"{int(empty.sum())} entries that are valid from the start are 0")
-    for number in range(1, 9):  # until a queue of an example is full
-        method.enqueue(pairs_of(method, views_of(method, number), number * N))
-    pairs = pairs_of(method, views)
-    held = None if pairs.queue is None else _copied(pairs.queue)
-    method.enqueue(pairs)
+    for number in range(1, 11):  # until a queue of an example is full, and with its end in a batch
+        batch = pairs_of(method, [v[:UNEVEN] for v in views_of(method, number)], number * N)
+        keys_of.append(batch.keys)
+        method.enqueue(batch)
     after = pairs_of(method, views)
-    if held is None or after.queue is None:
+    if begun is None or after.queue is None:
         same = torch.equal(after.keys, first.keys) and torch.equal(after.anchors, first.anchors)
-        require(not same, "the pairs have no queue, and after 9 batches the same keys as before")
+        require(not same, "the pairs have no queue, and after 10 batches the same keys as before")
         return
+    holds_two = len(after.queue.valid) >= 2 * keys_of[0].shape[0] * UNEVEN
     for i in range(len(after.anchors)):
-        keys, before = after.queue.of_view(i)[after.queue.valid], held.of_view(i)[held.valid]
-        of_pairs = _alike(keys, pairs.keys.flatten(0, 1))
-        known = of_pairs.any(1) | _alike(keys, before).any(1)
-        other = keys[~known]
+        keys, of_begin = after.queue.of_view(i)[after.queue.valid], begun.of_view(i)[begun.valid]
+        found = [_alike(keys, each.flatten(0, 1)) for each in keys_of]
+        other = keys[~torch.cat([*found, _alike(keys, of_begin)], 1).any(1)]
         require(len(other) == 0, f"{len(other)} of {len(keys)} entries are no keys, as {other[:1]}")
-        times = of_pairs.sum(0)
-        require(int(times.max()) > 0, "after enqueue(pairs) no key of the pairs is in the queue")
-        require(
-            int(times.max()) == 1, f"a key of the pairs is {int(times.max())} times in the queue"
-        )
+        for times in found[-2:] if holds_two else found[-1:]:
+            lost = ~times.any(0).view(-1, UNEVEN).any(0)
+            report = f"after enqueue(pairs) {int(lost.sum())} of {UNEVEN} samples have no key in it"
+            require(not lost.any(), report)
+            most = int(times.sum(0).max())
+            require(most == 1, f"a key of the pairs is {most} times in the queue")
 
 
 def _alike(x: Tensor, y: Tensor) -> Tensor:
@@ -742,38 +806,43 @@ def check_takes_the_batches_that_it_checks(subject: Subject) -> None:
             raise AssertionError(report) from error
 
 
-def check_conditions_that_it_reads_change_its_pairs(subject: Subject) -> None:
-    """Other values of a condition that the method itself declares must change what is compared."""
+@torch.no_grad()
+def check_reads_the_conditions_that_it_declares(subject: Subject) -> None:
+    """Its pairs must depend on the values of each condition that it declares, and on no other condition."""
     method = subject.build().eval()
-    if not trait(method, "conditions"):
-        raise SkipTest("it reads no condition")
-    with torch.no_grad():
-        embedded = method.embed(views_of(method)).normalized()
-        samples = samples_of(method, embedded)
-        for name in trait(method, "conditions"):
-            values = samples.condition[name]
-            others = [values.roll(1, 0), values.flip(0), values[list(DRAWN)]]
-            if not hasattr(method, "EXAMPLE_CONDITION"):  # else it may take no others
+    declared = trait(method, "conditions")
+    embedded = method.embed(views_of(method)).normalized()
+    samples = samples_of(method, embedded)
+
+    def pairs_with(condition: Mapping[str, Tensor]) -> Pairs:
+        # By a copy: should pairs change the method, another law says so.
+        pairs: Pairs = copy.deepcopy(method).pairs(embedded, replace(samples, condition=condition))
+        return pairs
+
+    alone = {name: samples.condition[name] for name in declared}
+    others = samples.condition.keys() - alone.keys()
+    same = _as_compared(pairs_with(alone), pairs_with(samples.condition), others)
+    require(same, "the pairs are others without the conditions that its `conditions` does not name")
+    example = hasattr(method, "EXAMPLE_CONDITION")  # then it may take no other values
+    for name, types in declared.items():
+        for each in types[:1] if example else types:
+            values = alone[name] if example else samples.condition[OF_TYPE[each]]
+            changed = [values.roll(1, 0), values.flip(0), values[list(DRAWN)]]
+            if values.is_floating_point() and not example:
                 # Some are far from each other, some near, for a method that has a bound for these.
-                others += [values[:1].expand_as(values)]
-                others += [values * scale for scale in (1e-3, 1e3) if values.is_floating_point()]
-            made = [
-                method.pairs(embedded, replace(samples, condition={**samples.condition, name: z}))
-                for z in (values, *others)
-            ]
-            same = all(_as_compared(pairs, made[0], name) for pairs in made[1:])
-            require(
-                not same, f"the pairs are the same whatever the values of the condition {name!r}"
-            )
+                changed += [values * scale for scale in (1e-3, 1e3)]
+            first, *made = (pairs_with({**samples.condition, name: z}) for z in (values, *changed))
+            report = f"the pairs are the same whatever the {each} values of the condition {name!r}"
+            require(not all(_as_compared(pairs, first, {name}) for pairs in made), report)
 
 
-def _as_compared(x: Pairs, y: Pairs, name: str) -> bool:
-    """Whether two pairs compare the same, by all that they hold but one condition."""
+def _as_compared(x: Pairs, y: Pairs, but: Collection[str]) -> bool:
+    """Whether two pairs compare the same, by all that they hold but some conditions."""
 
     def held(pairs: Pairs) -> dict[str, Any]:
         fields = ("anchors", "keys", "draws", "positive", "negative", "batch_candidates")
         of_queue = {f"queue.{each}": getattr(pairs.queue, each, None) for each in ("keys", "valid")}
-        others = {k: z for k, z in pairs.samples.condition.items() if k != name}
+        others = {k: z for k, z in pairs.samples.condition.items() if k not in but}
         of_samples = {"missing": pairs.samples.missing, **others}
         return {each: getattr(pairs, each) for each in fields} | of_queue | of_samples
 
@@ -811,32 +880,44 @@ def check_masks_the_views_that_it_says(subject: Subject) -> None:
 def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:
     """Each key in a queue must come with its sample's conditions, of every value type and shape.
 
-    When an epoch begins, ``read_conditions`` must read those with a table again.
+    Those of a partner are of its index and conditions.  When an epoch begins, ``read_conditions`` must read
+    those with a table again.
     """
-    method = subject.build().eval()
+    method, batches = subject.build().eval(), list[Pairs]()
     with torch.no_grad():
-        batches = [pairs_of(method, views_of(method, number), number * N) for number in range(2)]
-        for pairs in batches:
-            method.enqueue(pairs)
+        for number in range(2):
+            embedded = embed(method, views_of(method, number)).normalized()
+            samples = samples_of(method, embedded, number * N)
+            pairs = method.pairs(embedded, with_partners(method, samples) if number else samples)
+            try:
+                method.enqueue(pairs)
+            except ValueError:  # a method may refuse partners
+                if number == 0:
+                    raise
+            else:
+                batches.append(pairs)
         for epoch in range(2):
-            next_pairs = pairs_of(method, views_of(method, 2), 2 * N, epoch)
-            if next_pairs.queue is None:
+            if (queue := pairs_of(method, views_of(method, 2), 2 * N, epoch).queue) is None:
                 return
-            _require_conditions(next_pairs.queue, batches, epoch)
+            for pairs in batches:
+                _require_conditions(queue, pairs, epoch)
             begin_epoch(method, epoch + 1)
 
 
-def _require_conditions(queue: Queue, batches: list[Pairs], epoch: int) -> None:
+def _require_conditions(queue: Queue, pairs: Pairs, epoch: int) -> None:
     """Compare the rows of those keys in a queue that a batch had with the rows of their samples."""
-    lacking = batches[0].samples.condition.keys() - queue.condition.keys()
+    samples = pairs.samples
+    lacking = samples.condition.keys() - queue.condition.keys()
     require(not lacking, f"the queue has no rows of the conditions {sorted(lacking)}")
-    keys = torch.cat([pairs.keys for pairs in batches], 1)
-    views = torch.cat([pairs.samples.condition["embedding"] for pairs in batches], 1)
-    index = torch.tensor([N * number + drawn for number in range(len(batches)) for drawn in DRAWN])
-    rows = {**conditions_of(index, epoch), "embedding": views}
+    index = samples.index if samples.partner is None else samples.partner
+    if index is None:
+        raise AssertionError("the pairs have no indices of their samples")
+    rows = {**conditions_of(index, epoch), "embedding": samples.condition["embedding"]}
     for place in queue.valid.nonzero().flatten():
-        same = (keys - queue.of_view(0)[place]).abs().amax(-1) < 1e-5
-        for sample in same.any(0).nonzero().flatten()[:1]:
+        same = (pairs.keys - queue.of_view(0)[place]).abs().amax(-1) < 1e-5
+        for view, sample in same.nonzero()[:1].tolist():
+            if samples.partner is not None and pairs.key_views[view] == 0:
+                continue  # it is not of the partner
             if queue.index is not None:
                 place_has, has = int(queue.index[place]), int(index[sample])
                 require(place_has == has, f"a key of the index {has} has the index {place_has}")
@@ -845,7 +926,7 @@ def _require_conditions(queue: Queue, batches: list[Pairs], epoch: int) -> None:
                 wanted = expected[:, sample] if expected.ndim == 3 else expected[sample][None]
                 require(
                     any(w.shape == held.shape and torch.allclose(w, held) for w in wanted),
-                    f"a key of sample {int(sample)} has {held.tolist()} of the condition {name!r} in epoch"
+                    f"a key of sample {sample} has {held.tolist()} of the condition {name!r} in epoch"
                     f" {epoch}, and the sample has {wanted.tolist()}",
                 )
 
@@ -889,8 +970,11 @@ def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
 def check_goes_through_an_epoch(subject: Subject) -> None:
     """Ten steps of training must work, with finite losses and weights.
 
-    A step calls embed, pairs, enqueue and ``after_step(step, total)``, at last ``after_step(9, 10)``.
+    A step calls embed, pairs, enqueue and ``after_step(step, total)``, at last ``after_step(9, 10)``; and
+    ``after_step(0, 1)`` in a run of one step.
     """
+    with torch.no_grad():
+        subject.build().train().after_step(0, 1)
     method = subject.build().train()
     losses = torch.stack([train_step(method, number)[0] for number in range(10)])
     require(bool(losses.isfinite().all()), f"the losses are {losses.tolist()}")

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn.functional import normalize
 
-from ccl_plugins.methods import IBOT, FeatureQueue, MoCoV2, SimCLR, WithQueue
+from ccl_plugins.methods import IBOT, Dual, FeatureQueue, MoCoV2, SimCLR, WithQueue
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.pairs import Samples, in_batch, with_keys
 from ccl_plugins.protocols import Embedded
@@ -372,7 +372,7 @@ class Anew(Sound):
         backbone.layer.reset_parameters()
 
 
-class EncodesByKeys(SoundKeys):
+class TeacherEncodes(SoundKeys):
     """Encodes with the momentum encoder, and trains the backbone."""
 
     def encode(self, x):
@@ -385,6 +385,86 @@ class EncodesByKeys(SoundKeys):
         features = self.backbone(views[0])
         keys = torch.stack([self.key(view) for view in views[1:]])
         return Embedded(features[None], self.head(features)[None], keys)
+
+
+class TeacherIsKept(TeacherEncodes):
+    """Its backbone is that of the momentum encoder."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.student, self.backbone = backbone, self.key_encoder.backbone
+
+    def project(self, x):
+        return self.head(self.student(x))
+
+    def embed(self, views):
+        features = self.student(views[0])
+        keys = torch.stack([self.key(view) for view in views[1:]])
+        return Embedded(features[None], self.head(features)[None], keys)
+
+    def after_step(self, step, total):
+        self.key_encoder.update(self.student, self.head, self.momentum)
+
+
+class TeacherIsSupplied(SoundKeys):
+    """The backbone that is supplied is the teacher, and a copy of it the student, which is trained."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.student, self.backbone = self.key_encoder.backbone, backbone
+        self.student.requires_grad_(True)
+        self.key_encoder.backbone = backbone.requires_grad_(False)
+
+    project, after_step = TeacherIsKept.project, TeacherIsKept.after_step
+    embed = TeacherIsKept.embed
+
+
+class TeachersDirections(TeacherEncodes):
+    """Encodes with the momentum encoder, on the sphere."""
+
+    def encode(self, x):
+        return normalize(super().encode(x), dim=1)
+
+
+class FeaturesWithoutGradient(Sound):
+    """Features that are detached."""
+
+    def embed(self, views):
+        embedded = super().embed(views)
+        return replace(embedded, features=embedded.features.detach())
+
+
+class ReluInPlace(Sound):
+    """The head changes the features that it is given."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.head = nn.Sequential(nn.ReLU(inplace=True), nn.Linear(backbone.num_features, 8))
+
+    def embed(self, views):
+        features = torch.stack([self.encode(view) for view in views])
+        return Embedded(features, self.head(features))
+
+
+class KeepsKeys(SimSiam):
+    """Pairs of the keys that were embedded last."""
+
+    def embed(self, views):
+        embedded = super().embed(views)
+        self.last = embedded.keys
+        return embedded
+
+    def pairs(self, embedded, samples):
+        return super().pairs(replace(embedded, keys=self.last), samples)
+
+
+class UnitModalities(Dual):
+    """Gives projections on the sphere for modalities."""
+
+    EXAMPLE = Dual.EXAMPLE
+
+    def embed_modality(self, name, x):
+        return normalize(super().embed_modality(name, x), dim=1)
 
 
 class FeaturesOfKeys(SoundKeys):
@@ -450,6 +530,45 @@ class CopiedOnce(Copied):
     """It never moves."""
 
     part = 0.0
+
+
+class Stays(Copied):
+    """A teacher that stays as it is, and evaluates."""
+
+    part = 0.0
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.copy.eval()
+        return self
+
+
+class Narrow(Copied):
+    """A copy in half precision."""
+
+    def __init__(self, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.copy.bfloat16()
+
+    def embed(self, views):
+        with torch.no_grad():
+            keys = torch.stack([self.copy(view.bfloat16()).float() for view in views])
+        return replace(SimSiam.embed(self, views), keys=keys)
+
+    @torch.no_grad()
+    def after_step(self, step, total):
+        sources = (*self.backbone.parameters(), *self.head.parameters())
+        for p, source in zip(self.copy.parameters(), sources, strict=True):
+            p.lerp_(source.bfloat16(), 0.1)
+
+
+class TrainedHead(Copied):
+    """Keys of a copy of the backbone, by the head that is trained."""
+
+    def embed(self, views):
+        with torch.no_grad():
+            keys = torch.stack([self.head(self.copy[0](view)) for view in views])
+        return replace(super().embed(views), keys=keys)
 
 
 class Replaced(Copied):
@@ -528,6 +647,36 @@ class TwiceEnqueued(SoundKeys):
     def enqueue(self, pairs):
         super().enqueue(pairs)
         super().enqueue(pairs)
+
+
+class WritesShort(SoundKeys):
+    """Leaves out keys that do not fit before the end of the queue."""
+
+    def enqueue(self, pairs):
+        self._enqueue(pairs, len(self.queue) - int(self.queue.pointer))
+
+    def _enqueue(self, pairs, room):
+        samples, keys = pairs.samples, pairs.keys[-1].detach()[:room]
+        rows = {name: z[-1] if z.ndim == 3 else z for name, z in samples.condition.items()}
+        index = samples.index if samples.partner is None else samples.partner
+        rows |= samples.partner_condition
+        self.queue.write(keys, index[:room], {name: z[:room] for name, z in rows.items()})
+
+
+class WritesOver(SoundKeys):
+    """Writes each batch over the one before."""
+
+    def enqueue(self, pairs):
+        self.queue.pointer.zero_()
+        super().enqueue(pairs)
+
+
+class WithoutPartners(WritesShort):
+    """Enqueues the index and the conditions of samples whose keys are of partners."""
+
+    def enqueue(self, pairs):
+        samples = replace(pairs.samples, partner=None, partner_condition={})
+        self._enqueue(replace(pairs, samples=samples), None)
 
 
 class NotAdded(SoundKeys):
@@ -650,6 +799,39 @@ class DeclaresMore(Sound):
     conditions = {"age": ("continuous",)}  # noqa: RUF012
 
 
+class DeclaresNothing(Sound):
+    """Compares with samples of another class alone, if there are classes, and does not say so."""
+
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
+        return pairs.excluding(pairs.same_class("label")) if "label" in samples.condition else pairs
+
+
+class EqualNumbers(Sound):
+    """Takes numbers, and asks whether they are equal."""
+
+    conditions = {"site": ("categorical", "continuous")}  # noqa: RUF012
+
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
+        return pairs.excluding(pairs.same_class("site"))
+
+
+class NamesMore(Sound):
+    """Adds a condition to the samples that it is given."""
+
+    def pairs(self, embedded, samples):
+        samples.condition["length"] = embedded.projections[0].detach().norm(dim=1)
+        return super().pairs(embedded, samples)
+
+
+class Schedules(Copied):
+    """A momentum that is 1 in the last step of a run, which has several."""
+
+    def part_of(self, step, total):
+        return 0.1 * (1 - step / (total - 1))
+
+
 class SameAge(Sound):
     """Compares with samples of a near age alone."""
 
@@ -693,7 +875,24 @@ class MasksMore(IBOT):
 BROKEN = {
     TrainsACopy: {"keeps_its_backbone"},
     Anew: {"keeps_its_backbone"},
-    EncodesByKeys: {"keeps_its_backbone"},
+    TeacherEncodes: set(),
+    TeacherIsKept: set(),
+    TeacherIsSupplied: set(),
+    TeachersDirections: {"keeps_its_backbone"},
+    FeaturesWithoutGradient: {"features_are_of_the_backbone"},
+    ReluInPlace: {"features_are_of_the_backbone"},
+    KeepsKeys: {CHANGES},
+    UnitModalities: {"projects_as_it_embeds"},
+    Stays: set(),
+    Narrow: {MOVES, "projects_as_it_embeds"},  # whose rounding they are
+    TrainedHead: {"keys_are_of_the_momentum_encoder"},
+    WritesShort: {"what_is_enqueued_are_keys"},
+    WritesOver: {"what_is_enqueued_are_keys"},
+    WithoutPartners: {"a_queue_keeps_the_conditions_of_its_keys"},
+    DeclaresNothing: {"reads_the_conditions_that_it_declares"},
+    EqualNumbers: {"reads_the_conditions_that_it_declares"},
+    NamesMore: {"calls_leave_what_is_not_theirs"},
+    Schedules: {"goes_through_an_epoch"},
     FeaturesOfKeys: {"features_are_of_the_backbone"},
     FeaturesOfOneView: {"features_are_of_the_backbone"},
     Adapting: {CHANGES},
@@ -721,7 +920,7 @@ BROKEN = {
     MixedProjection: {"projects_as_it_embeds"},
     Gathered: {"two_processes_equal_one"},
     AnyBatch: {"takes_the_batches_that_it_checks"},
-    DeclaresMore: {"conditions_that_it_reads_change_its_pairs"},
+    DeclaresMore: {"reads_the_conditions_that_it_declares"},
     SameAge: set(),
     MasksByItself: {
         "a_resumed_run_goes_on_as_it_would_have",
@@ -753,6 +952,7 @@ BROKEN = {
     Flat: {"embeds_views"},
     Relative: {
         "evaluation_looks_at_each_image_alone",
+        "features_are_of_the_backbone",
         "keeps_its_backbone",
         "keys_are_of_other_views",
         "projects_as_it_embeds",
