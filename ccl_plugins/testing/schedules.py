@@ -19,6 +19,8 @@ LENGTHS = (
     Length(4, 5, 0.5),
     Length(4, 5, 1, max_steps=7),
     Length(1, 1),
+    Length(6, 1, 2),
+    Length(2, 5, 2),  # the warm-up is all of it
 )
 
 LONG = Length(20, 5, 2)
@@ -39,10 +41,13 @@ def check_factors_are_numbers(subject: Subject) -> None:
     """A factor must be a finite number, 0 or more; not all of a run's are 0.
 
     Training asks for the factor after the last step, too: any number does, for no step is taken with it.
+    The warm-up may take the whole run.
     """
     schedule = subject.build()
     for length in LENGTHS:
-        schedule(length.steps, length)
+        after = schedule(length.steps, length)
+        report = f"in {length} the factor after the last step is {after!r}"
+        require(isinstance(after, float | int), report)
         its_factors = factors(schedule, length)
         right = all(isinstance(each, float | int) and 0 <= each < math.inf for each in its_factors)
         require(right and any(its_factors), f"in {length} they are {its_factors}")

@@ -83,6 +83,23 @@ class Listed(Sound):
         return [super(Listed, self).__call__(i, length) for i in range(length.steps)][step]
 
 
+class Nothing(Sound):
+    """Has nothing to say after the last step."""
+
+    def __call__(self, step, length):
+        return super().__call__(step, length) if step < length.steps else None
+
+
+class Remaining(Sound):
+    """Divides by the steps after the warm-up, of which there may be none."""
+
+    def __call__(self, step, length):
+        if step < length.warmup_steps:
+            return (step + 1) / length.warmup_steps
+        passed = (step - length.warmup_steps) / (length.steps - length.warmup_steps)
+        return (1 + math.cos(math.pi * min(passed, 1))) / 2
+
+
 class OneCycle(Sound):
     """Rises from a 25th, in the warm-up or in 30 % of the run, and falls to nearly 0."""
 
@@ -125,6 +142,8 @@ BROKEN = {
     Falling: {"factors_are_numbers"},
     Whole: {"factors_are_numbers"},
     Listed: {"factors_are_numbers"},
+    Nothing: {"factors_are_numbers"},
+    Remaining: {"factors_are_numbers"},
     Counting: {"a_factor_is_a_function_of_its_step"},
     Highest: {"a_factor_is_a_function_of_its_step"},
     Cold: {"the_warm_up_rises"},
