@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from typing import Any
+from unittest import SkipTest
 
 import torch
 from torch import Tensor, nn
@@ -181,15 +182,58 @@ def check_what_does_not_decay_stays(subject: Subject) -> None:
 
 
 def check_a_parameter_without_gradient_stays(subject: Subject) -> None:
-    """What no loss reached has no gradient, `None`: a step must leave it, and change the others."""
-    made = network()
-    optimizer = subject.build()(groups(made))
-    weight, bias = (parameter.detach().clone() for parameter in made.parameters())
-    made(normal(6, 4, seed=2)).square().sum().backward()
-    made.bias.grad = None
+    """What no loss reached has no gradient, `None`: a step must leave it, and change the others.
+
+    So must a second step, which finds what the first one kept.
+    """
+    made = several()
+    optimizer = subject.build()([{"name": "decay", "params": made, "lr": 0.02}])
+    for step in range(2):
+        before = [parameter.detach().clone() for parameter in made]
+        for number, parameter in enumerate(made):
+            parameter.grad = normal(*parameter.shape, seed=20 + number) if number % 2 else None
+        optimizer.step()
+        for parameter, old in zip(made, before, strict=True):
+            now, shape = parameter.detach(), tuple(parameter.shape)
+            if parameter.grad is None:
+                require_identical(now, old, f"of shape {shape} without a gradient, in step {step}")
+            else:
+                report = f"of shape {shape}, among some without a gradient, stayed in step {step}"
+                require(not torch.equal(now, old), report)
+
+
+def several() -> list[nn.Parameter]:
+    """Parameters of one group: matrices, vectors, numbers, kernels."""
+    shapes = ((3, 4), (3, 4), (3,), (3,), (), (), (2, 3, 3, 3), (2, 3, 3, 3))
+    return [nn.Parameter(normal(*shape, seed=i)) for i, shape in enumerate(shapes)]
+
+
+def check_steps_parameters_of_any_shape(subject: Subject) -> None:
+    """A group has parameters of any shape, as a number or a convolution's: a step must change each."""
+    made = several()
+    before = [parameter.detach().clone() for parameter in made]
+    optimizer = subject.build()([{"name": "decay", "params": made, "lr": 0.02}])
+    sum(parameter.square().sum() for parameter in made).backward()  # type: ignore[union-attr]
     optimizer.step()
-    require_identical(made.bias.detach(), bias)
-    require(not torch.equal(made.weight, weight), "the weights with a gradient stayed as they were")
+    for parameter, old in zip(made, before, strict=True):
+        right = bool(parameter.isfinite().all()) and not torch.equal(parameter, old)
+        require(right, f"of shape {tuple(old.shape)}: {old} became {parameter.detach()}")
+
+
+def check_decays_by_its_option(subject: Subject) -> None:
+    """A `weight_decay` that the constructor takes must change the steps of a group that has none."""
+    weights = []
+    for decay in (0.001, 0.5):
+        params = {**subject.choice.params, "weight_decay": decay}
+        try:
+            choice = registry().choose(subject.kind, subject.spec.id, **params)
+            built = subject.chosen_as(choice).build()
+        except ValueError as error:
+            raise SkipTest(f"it takes no weight_decay of {decay}: {error}") from error
+        made = network()
+        weights.append(take_steps(made, built(groups(made)), range(5))[0])
+    report = f"after 5 steps the weights are {weights[0]} with a weight_decay of 0.001 and of 0.5"
+    require(not torch.equal(*weights), report)
 
 
 def check_resumes_exactly(subject: Subject) -> None:

@@ -206,13 +206,68 @@ class Forgetful(Sound):
         return made
 
 
+class Undecayed(Sound):
+    """Takes a weight decay, and leaves it out."""
+
+    def __init__(self, lr: float = 0.1, weight_decay: float = 0.01) -> None:
+        super().__init__(lr=lr)
+
+    def __call__(self, groups):
+        return torch.optim.SGD(groups, self.lr, weight_decay=0.01)
+
+
+class Breaking(Wrapped):
+    """Steps the parameters of a group until the first without a gradient."""
+
+    def step(self, made, step, closure=None):
+        loss = None if closure is None else closure()
+        with torch.no_grad():
+            for group in made.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is None:
+                        break
+                    parameter.sub_(group["lr"] * parameter.grad)
+        return loss
+
+
+class DecayingAll(Wrapped):
+    """Decays what has no gradient, too."""
+
+    def step(self, made, step, closure=None):
+        loss = step(closure)
+        with torch.no_grad():
+            for group in made.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is None:
+                        parameter.mul_(1 - group["lr"] * group["weight_decay"])
+        return loss
+
+
+class OfMatrices(Wrapped):
+    """Steps matrices, vectors and kernels, and no numbers."""
+
+    def step(self, made, step, closure=None):
+        held = [[p, p.detach().clone()] for g in made.param_groups for p in g["params"]]
+        loss = step(closure)
+        with torch.no_grad():
+            for parameter, old in held:
+                if not parameter.ndim:
+                    parameter.copy_(old)
+        return loss
+
+
 NONE = "a_parameter_without_gradient_stays"
 GIVEN, OWN = "has_the_rate_it_was_given", "each_group_steps_at_its_own_rate"
 CLOSURE = "a_step_takes_a_closure"
+SHAPES = "steps_parameters_of_any_shape"
 BROKEN = {
     Sound: set(),
+    Undecayed: {"decays_by_its_option"},
+    Breaking: {NONE},
+    DecayingAll: {NONE},
+    OfMatrices: {NONE, SHAPES},
     Limited: set(),
-    Lazy: {"a_step_changes_the_weights", "steps_lower_the_loss", CLOSURE, NONE},
+    Lazy: {"a_step_changes_the_weights", "steps_lower_the_loss", CLOSURE, NONE, SHAPES},
     Ascending: {"steps_lower_the_loss"},
     Text: {"its_rate_is_a_number", GIVEN},
     Fixed: {GIVEN},
