@@ -20,7 +20,15 @@ from torchmetrics import retrieval
 from ccl_plugins.evaluators.cross_retrieval import median, ranks
 from ccl_plugins.kernels import RBF
 from ccl_plugins.methods import QueuedLoss
-from ccl_plugins.objectives import AlignUniform, FairCCLK, InfoNCE, Lightly, NTXent, SupCon
+from ccl_plugins.objectives import (
+    AlignUniform,
+    DINOLoss,
+    FairCCLK,
+    InfoNCE,
+    Lightly,
+    NTXent,
+    SupCon,
+)
 from ccl_plugins.objectives.lightly import TAKES
 from ccl_plugins.pairs import in_batch
 from ccl_plugins.testing import on_two_ranks
@@ -133,12 +141,15 @@ def waits(function, *args, **options):
 def test_a_direct_call_waits_as_often_as_the_page_says():
     x, y = torch.randn(2, 8, 6, requires_grad=True).unbind()
     labels, color = torch.arange(8) % 3, torch.rand(8, 3)
-    assert "2 times for `infonce`, 3 with a condition" in PAGE
+    assert "It then waits once, for\n  all values and the loss together" in PAGE
     for objective in (InfoNCE(), NTXent()):
-        assert waits(objective, x, y) == 2
-    assert waits(SupCon(), x, y, condition=labels) == 3
-    assert waits(FairCCLK(RBF(scale=0.1)), x, y, condition=color) == 3
-    assert waits(InfoNCE(), x, y, features=(x, y)) == 3
+        assert waits(objective, x, y) == 1
+    assert waits(SupCon(), x, y, condition=labels) == 1
+    assert waits(SupCon(), x, y, condition=labels, missing="ignore") == 1
+    assert waits(FairCCLK(RBF(scale=0.1)), x, y, condition=color) == 1
+    assert waits(FairCCLK(RBF(scale=0.1)), x, y, condition=color, missing="ignore") == 1
+    assert waits(InfoNCE(), x, y, features=(x, y)) == 1
+    assert waits(DINOLoss(dim=6), x, y) == 2
     assert waits(QueuedLoss(InfoNCE(), 64, 6), x, y) == 0
     assert waits(InfoNCE().loss, in_batch(torch.stack([x, y]))) == 0
 

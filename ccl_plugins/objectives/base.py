@@ -20,6 +20,7 @@ from ccl_plugins.numerics.precision import at_least_float32, unit
 from ccl_plugins.numerics.second_derivatives import differentiable_once
 from ccl_plugins.objectives.inputs import (
     Given,
+    Questions,
     Wanted,
     all_finite,
     count,
@@ -353,17 +354,20 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
                 some at a time.
         """
         name = type(self).__name__
-        stacked = stack_views(name, views, self.min_views)
+        questions, first = Questions(), self._asks_first()
+        stacked = stack_views(name, views, self.min_views, questions)
         ignore = one_of("missing", missing, ("error", "ignore")) == "ignore"
-        values = read_condition(name, self.conditions, condition, stacked, ignore)
+        values = read_condition(name, self.conditions, condition, stacked, questions, ignore)
         if features is None and self.reads_features:
             raise TypeError(
                 f"{name} reads backbone features: call it with features=(f0, f1), one (b, f) for each view"
             )
         if patches is None and self.reads_patches:
             raise TypeError(f"{name} reads masked patches: call it with patches=PatchScores(...)")
-        read = None if features is None else stack_features(name, features, stacked)
-        if not torch.compiler.is_compiling():
+        read = None if features is None else stack_features(name, features, stacked, questions)
+        if first and not torch.compiler.is_compiling():
+            if not questions.answered():
+                questions.refuse()
             filled = {
                 k: fill_missing(z, missing_samples(z)) if ignore else z for k, z in values.items()
             }
@@ -384,7 +388,18 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
             if anchors_at_once is not None:
                 at_once = whole("anchors_at_once", anchors_at_once, 1)
                 pairs = replace(pairs, anchors_at_once=at_once)
-            return self.loss(pairs) if torch.compiler.is_compiling() else self.defined_loss(pairs)
+            if torch.compiler.is_compiling():
+                return self.loss(pairs)
+            return self.defined_loss(pairs) if first else self._defined(pairs, questions)
+
+    def _asks_first(self) -> bool:
+        """Whether the values of a call are checked before the loss reads them: what is wrong would stay.
+
+        Else they are checked with the loss, and the device is read once.
+        """
+        own = ("check_condition", "defined_loss")
+        overrides = any(getattr(type(self), m) is not getattr(ContrastiveObjective, m) for m in own)
+        return overrides or any(True for _ in self.buffers())
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
         """Raise ValueError for condition values, given in a call, that a subclass cannot take."""
@@ -395,13 +410,23 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         Raises:
             ValueError: For anchors at which the loss is undefined.
         """
-        terms, weights = self._counted(pairs)
-        if not all_finite(terms):
-            undefined = (~terms.detach().isfinite()).reshape(-1, terms.shape[-1]).any(0)
-            raise ValueError(
-                f"{type(self).__name__} is undefined for {count(undefined, 'anchors')}"
-                f"{self.undefined_hint()}"
-            )
+        return self._defined(pairs, Questions())
+
+    def _defined(self, pairs: Pairs, questions: Questions) -> Tensor:
+        """As ``defined_loss``, with questions about what is in the pairs."""
+        try:
+            terms, weights = self._counted(pairs)
+        except Exception:
+            questions.refuse()  # it may have failed for what is wrong there
+            raise
+        if not questions.answered(terms.sum()):
+            questions.refuse()
+            if not all_finite(terms):
+                undefined = (~terms.detach().isfinite()).reshape(-1, terms.shape[-1]).any(0)
+                raise ValueError(
+                    f"{type(self).__name__} is undefined for {count(undefined, 'anchors')}"
+                    f"{self.undefined_hint()}"
+                )
         return self._mean(pairs, terms, weights)
 
     def refuse_draws(self, pairs: Pairs) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import torch
@@ -19,7 +20,32 @@ Given: TypeAlias = Tensor | tuple[Tensor, ...] | Mapping[str, Tensor]
 """The forms in which a caller may give conditions."""
 
 
-def stack_views(name: str, views: Sequence[Tensor], min_views: int) -> Tensor:
+class Questions:
+    """What is asked of the values of a call, whose answers are read from the device together.
+
+    A read waits for all that was launched before.  So a question is a number on the device, which is finite
+    if all is right, and one sum of them is read.  Only if it is not finite is it looked up what is wrong.
+    """
+
+    def __init__(self) -> None:
+        self._asked: list[tuple[Tensor, Callable[[], None]]] = []
+
+    def ask(self, number: Tensor, refuse: Callable[[], None]) -> None:
+        """Keep a number, and what raises an error if something is wrong."""
+        self._asked.append((number.detach(), refuse))
+
+    def answered(self, *more: Tensor) -> bool:
+        """Whether all numbers, and more, are finite; this waits for the device."""
+        numbers = [*more, *(number for number, _ in self._asked)]
+        return not numbers or math.isfinite(sum(numbers[1:], numbers[0].detach()))
+
+    def refuse(self) -> None:
+        """Raise the error of the first question whose answer is wrong, if there is one: sums overflow."""
+        for _, refuse in self._asked:
+            refuse()
+
+
+def stack_views(name: str, views: Sequence[Tensor], min_views: int, questions: Questions) -> Tensor:
     """Embeddings (b, d) of several views as one tensor (u, b, d); ``name`` is the objective's."""
     if len(views) < min_views:
         raise ValueError(f"{name} needs at least {min_views} views, not {len(views)}")
@@ -30,16 +56,19 @@ def stack_views(name: str, views: Sequence[Tensor], min_views: int) -> Tensor:
         raise TypeError(f"the views must be embeddings of floats, not {others[0]}")
     if shapes[0][0] < 2 <= min_views:  # an objective of a single view compares no samples
         raise ValueError(f"{name} compares samples: a batch needs at least 2, not {shapes[0][0]}")
-    return _finite("view", views)
+    return _finite("view", views, questions)
 
 
-def stack_features(name: str, features: Sequence[Tensor], views: Tensor) -> Tensor:
+def stack_features(
+    name: str, features: Sequence[Tensor], views: Tensor, questions: Questions
+) -> Tensor:
     """Backbone features (b, f) of the views, or of the first of them, as one tensor (u, b, f).
 
     Args:
         name: The objective's.
         features: What the caller gave.
         views: (u, b, d).
+        questions: Gets those of the values.
     """
     several = isinstance(features, tuple | list)
     shapes = [tuple(getattr(f, "shape", ())) for f in (features if several else [])]
@@ -52,15 +81,19 @@ def stack_features(name: str, features: Sequence[Tensor], views: Tensor) -> Tens
         )
     if others := [view.dtype for view in features if not view.is_floating_point()]:
         raise TypeError(f"features must be floats, not {others[0]}")
-    return _finite("features of view", features)
+    return _finite("features of view", features, questions)
 
 
-def _finite(what: str, tensors: Sequence[Tensor]) -> Tensor:
+def _finite(what: str, tensors: Sequence[Tensor], questions: Questions) -> Tensor:
     """Tensors of one shape as one; an error names those with NaN or inf by their numbers."""
     stacked = _stacked(tensors)
-    if not torch.compiler.is_compiling() and not all_finite(stacked):
+
+    def refuse() -> None:
         for number, tensor in enumerate(tensors):
             _refuse_non_finite(f"{what} {number}", tensor)
+
+    if not torch.compiler.is_compiling():
+        questions.ask(stacked.sum(), refuse)
     return stacked
 
 
@@ -71,7 +104,12 @@ def _stacked(tensors: Sequence[Tensor]) -> Tensor:
 
 
 def read_condition(
-    name: str, wanted: Wanted, given: Given | None, views: Tensor, ignore: bool = False
+    name: str,
+    wanted: Wanted,
+    given: Given | None,
+    views: Tensor,
+    questions: Questions,
+    ignore: bool = False,
 ) -> dict[str, Tensor]:
     """The values of each condition that an objective reads.
 
@@ -80,6 +118,7 @@ def read_condition(
         wanted: The conditions that it reads.
         given: What the caller gave.
         views: (u, b, d).
+        questions: Gets those of the values.
         ignore: Whether values may be missing: NaN, or -1 among class ids.
     """
     if given is None:
@@ -103,7 +142,9 @@ def read_condition(
         raise TypeError(f"{name} reads the condition {missing[0]!r}, but got {sorted(named)}")
     if unread := [key for key in named if key not in wanted]:
         raise TypeError(f"{name} reads {_list(wanted)}, and not the condition {unread[0]!r}")
-    return {key: _values(name, key, named[key], wanted[key], views, ignore) for key in wanted}
+    return {
+        key: _values(name, key, named[key], wanted[key], views, questions, ignore) for key in wanted
+    }
 
 
 def value_type_of(z: Tensor) -> ValueType:
@@ -117,14 +158,20 @@ def value_type_of(z: Tensor) -> ValueType:
 
 
 def _values(
-    name: str, key: str, z: object, accepted: Sequence[ValueType], views: Tensor, ignore: bool
+    name: str,
+    key: str,
+    z: object,
+    accepted: Sequence[ValueType],
+    views: Tensor,
+    questions: Questions,
+    ignore: bool,
 ) -> Tensor:
     if isinstance(z, (tuple, list)):  # torch 2.8 cannot compile a union
         if len(z) != len(views):
             raise ValueError(
                 f"{key} has {len(z)} tensors for {len(views)} views: give one per view"
             )
-        parts = [_values(name, key, part, accepted, views, ignore) for part in z]
+        parts = [_values(name, key, part, accepted, views, questions, ignore) for part in z]
         if parts[0].ndim != 2:
             raise ValueError(f"{key} given per view must be (b, c), not {tuple(parts[0].shape)}")
         return _stacked(parts)
@@ -142,15 +189,16 @@ def _values(
             f"{name} needs a {' or '.join(accepted)} condition, but {key} is {value_type_of(z)}"
             f" ({z.dtype}, {tuple(z.shape)})"
         )
+    if torch.compiler.is_compiling():
+        return z
     if z.dtype.is_floating_point:
-        if ignore or torch.compiler.is_compiling() or not all_finite(z):
-            _refuse_non_finite(key, z, ignore)
-    elif z.dtype not in (torch.bool, torch.uint8) and not torch.compiler.is_compiling():
-        way_out = (
-            '; ids begin at 0, and -1 means a missing value: missing="ignore" leaves these out'
-        )
-        below = z.reshape(len(z), -1) < (-1 if ignore else 0)
-        _refuse_rows(f"{key} holds class ids below {-1 if ignore else 0}", below, way_out)
+        known = z.nan_to_num(0.0, math.inf, -math.inf) if ignore else z
+        questions.ask(known.sum(), partial(_refuse_non_finite, key, z, ignore))
+    elif z.dtype not in (torch.bool, torch.uint8):
+        lowest = -1 if ignore else 0
+        # The root of a negative number is NaN.
+        questions.ask((z.amin() - lowest).sqrt(), partial(_refuse_below, key, z, lowest))
+        z = z.clamp_min(lowest)  # until that is read, an id may be an index
     return z
 
 
@@ -161,10 +209,15 @@ def all_finite(x: Tensor) -> bool:
 
 
 def _refuse_non_finite(what: str, x: Tensor, ignore: bool = False) -> None:
-    if not torch.compiler.is_compiling():
-        entries = x.detach().reshape(len(x), -1)
-        wrong = entries.isinf() if ignore else ~entries.isfinite()
-        _refuse_rows(f"{what} holds {'inf' if ignore else 'NaN or inf'}", wrong)
+    entries = x.detach().reshape(len(x), -1)
+    wrong = entries.isinf() if ignore else ~entries.isfinite()
+    _refuse_rows(f"{what} holds {'inf' if ignore else 'NaN or inf'}", wrong)
+
+
+def _refuse_below(what: str, z: Tensor, lowest: int) -> None:
+    way_out = '; ids begin at 0, and -1 means a missing value: missing="ignore" leaves these out'
+    below = z.reshape(len(z), -1) < lowest
+    _refuse_rows(f"{what} holds class ids below {lowest}", below, way_out)
 
 
 def _refuse_rows(what: str, entries: Tensor, way_out: str = "") -> None:

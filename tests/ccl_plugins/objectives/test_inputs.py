@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ccl_plugins.kernels import RBF
 from ccl_plugins.objectives import (
     ClInfoNCE,
+    ContrastiveObjective,
+    DINOLoss,
     FairCCLK,
     FairInfoNCE,
     InfoNCE,
+    KoLeo,
     SupCon,
     WeaklySupCCLK,
     WeaklySupInfoNCE,
@@ -132,6 +138,73 @@ def test_an_error_is_one_line_that_names_the_objective_and_what_was_given(call, 
     with pytest.raises((TypeError, ValueError)) as error:
         call()
     assert str(error.value) == message.format(any=every, six=[0, 1, 2, 3, 4, 5])
+
+
+class Order(TorchDispatchMode):
+    """The names of the operations of a call as they follow each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.names.append(func._schema.name)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("objective", "condition"),
+    [(InfoNCE(), None), (FAIR, Z), (SupCon(), torch.arange(6) % 3), (KoLeo(), None)],
+)
+def test_a_call_reads_the_device_once_after_the_loss(objective, condition):
+    with Order() as order:
+        objective(X, Y, condition=condition)
+    reads = [i for i, name in enumerate(order.names) if name == "aten::_local_scalar_dense"]
+    assert len(reads) == 1
+    assert reads[0] > 0.8 * len(order.names)
+
+
+class ById(ContrastiveObjective):
+    """Looks class ids up in a table, and cannot compute with NaN."""
+
+    conditions: ClassVar = {"condition": ("categorical",)}
+
+    def terms(self, pairs):
+        if pairs.anchors.isnan().any():
+            raise RuntimeError("it was computed with NaN")
+        values = torch.ones(2, 6)[:, pairs.samples.condition["condition"]]
+        return values, torch.ones_like(values)
+
+
+def test_what_is_wrong_is_said_before_what_comes_of_it():
+    ids = torch.arange(6)
+    assert float(ById()(X, Y, condition=ids)) == 1
+    with pytest.raises(
+        ValueError, match=r"^condition holds class ids below 0 in 1 of 6 rows: \[2\]"
+    ):
+        ById()(X, Y, condition=ids.masked_fill(ids == 2, -9))
+    with pytest.raises(ValueError, match=r"^view 1 holds NaN or inf in 1 of 6 rows: \[3\]"):
+        ById()(X, nan_at(Y, 3), condition=ids)
+    with pytest.raises(IndexError, match="out of"):
+        ById()(X, Y, condition=ids + 1)
+
+
+def test_a_refused_call_leaves_no_trace_in_an_objective_with_state():
+    objective = DINOLoss(dim=4)
+    with torch.no_grad():
+        objective(X, Y)
+    before = {name: x.clone() for name, x in objective.named_buffers()}
+    with pytest.raises(ValueError, match="view 0 holds NaN"):
+        objective(nan_at(X, 1), Y)
+    assert before.keys() == {"center", "sums"}
+    torch.testing.assert_close(dict(objective.named_buffers()), before)
+
+
+def test_numbers_whose_sum_overflows_are_not_refused():
+    large = torch.full((6, 4), 3e38)
+    torch.testing.assert_close(InfoNCE()(large, large), InfoNCE()(large / 1e38, large / 1e38))
+    with pytest.raises(ValueError, match="view 1 holds NaN or inf"):
+        InfoNCE()(large, nan_at(large, 0))
 
 
 def test_of_many_rows_the_first_eight_are_listed():
