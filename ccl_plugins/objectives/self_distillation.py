@@ -216,6 +216,7 @@ class IBOTLoss(SelfDistillation):
 
     min_views = 1
     reads_patches = True
+    reads_projections = False
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The mean cross-entropy of the masked patches, a row for each view that may have some."""

@@ -41,6 +41,7 @@ class PaCo(WithClasses):
         Cui et al., Parametric Contrastive Learning (2021).
     """
 
+    reads_projections = True
     alpha = ScalarAttribute(non_negative)
     centers: nn.Parameter
     counts: Tensor
