@@ -28,18 +28,21 @@ class RawBatch:
         views: (u, n, d).
         condition: By name (n,), (n, c) or (u, n, c).
         extras: Tensors that belong to no sample.
+        index: (n,) dataset indices; None: 0 to n - 1, and the next ones in the next process.
         ignored: Names of conditions whose missing values leave samples out.
     """
 
     views: Tensor
     condition: Mapping[str, Tensor] = field(default_factory=dict)
     extras: Mapping[str, Tensor] = field(default_factory=dict)
+    index: Tensor | None = None
     ignored: tuple[str, ...] = ()
 
     def rows(self, which: Any) -> RawBatch:
         """Some of the samples, or all in another order."""
         taken = {k: z[:, which] if z.ndim == 3 else z[which] for k, z in self.condition.items()}
-        return replace(self, views=self.views[:, which], condition=taken)
+        index = None if self.index is None else self.index[which]
+        return replace(self, views=self.views[:, which], condition=taken, index=index)
 
     def without_values(self, rows: Tensor) -> RawBatch:
         """The same batch with conditions that are missing, and ignored, at some samples."""
@@ -67,7 +70,7 @@ def raw_batch(objective: Any, n: int = 8, views: int | None = None) -> RawBatch:
     for name, z in values.items():
         if z.ndim == 3:  # it differs per view
             values[name] = z[torch.arange(count) % len(z)]
-    return RawBatch(sample + noise, values, extras).to(torch.float64)
+    return RawBatch(sample + noise, values, extras, torch.arange(n)).to(torch.float64)
 
 
 def _lose(z: Tensor, rows: Tensor) -> Tensor:
@@ -90,14 +93,15 @@ def projections(objective: Any, views: Tensor) -> Tensor:
 
 
 def pairs_of(objective: Any, batch: RawBatch, gather: bool = False) -> Pairs:
-    """All pairs of a batch, or of the batches of all processes, with sample numbers as indices."""
+    """All pairs of a batch, or of the batches of all processes."""
     n = batch.views.shape[1]
     first = dist.rank() * n if gather else 0
+    index = torch.arange(first, first + n) if batch.index is None else batch.index
     return in_batch(
         projections(objective, batch.views),
         Samples(
             batch.condition,
-            torch.arange(first, first + n),
+            index,
             batch.views,
             batch.extras,
             patches=patches_of(objective, batch.views),
@@ -162,6 +166,8 @@ def call(objective: Any, batch: RawBatch) -> Tensor:
     """The loss of a call on raw embeddings, as in a user's own loop."""
     named = {k: tuple(z) if z.ndim == 3 else z for k, z in batch.condition.items()}
     more: dict[str, Any] = {"extras": batch.extras} if batch.extras else {}
+    if batch.index is not None:
+        more["index"] = batch.index
     if getattr(objective, "reads_features", False):
         more["features"] = tuple(batch.views)
     with torch.autocast(

@@ -7,12 +7,13 @@ import functools
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 from unittest import SkipTest, mock
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -20,7 +21,8 @@ import ccl_registry as engine
 from ccl_plugins.kernels import RBF
 from ccl_plugins.kinds import registry
 from ccl_plugins.objectives import ContrastiveObjective, Mixture
-from ccl_plugins.objectives.base import own_terms
+from ccl_plugins.objectives.base import own_terms, reads_projections
+from ccl_plugins.pairs import Pairs
 from ccl_plugins.protocols import ObjectiveTraits, Sizes, Table, ValueType, trait
 from ccl_plugins.testing.assertions import (
     leaves_of,
@@ -30,7 +32,14 @@ from ccl_plugins.testing.assertions import (
     require_same_on_two_ranks,
     require_unchanged,
 )
-from ccl_plugins.testing.inputs import CLASSES, SAMPLES, condition_values, conditions, seeded
+from ccl_plugins.testing.inputs import (
+    CLASSES,
+    SAMPLES,
+    condition_values,
+    conditions,
+    normal,
+    seeded,
+)
 from ccl_plugins.testing.objective_batches import (
     WIDTH,
     RawBatch,
@@ -183,6 +192,7 @@ def _powers_of_copies(
             objective, _ = prepared(subject)
             _training_step(objective, batch, 0, 2)  # what it learns of classes is then there
             many = batch.rows(torch.arange(n).repeat(copies))
+            many = replace(many, index=torch.arange(n * copies))
             if opposite:
                 many = replace(many, views=torch.cat([batch.views, -batch.views][:copies], 1))
             loss = functools.partial(_loss_of_parts, copies if masked else None)
@@ -247,34 +257,72 @@ def check_gradient_is_that_of_the_value(subject: Subject) -> None:
 
 
 def check_order_of_samples_does_not_matter(subject: Subject) -> None:
-    """A permutation of the samples must permute the gradients and leave the loss as it is."""
+    """A permutation of the samples must permute the gradients and leave the loss as it is.
+
+    After a step too: keep what you know of samples by ``pairs.samples.index``.
+    """
     objective, batch = prepared(subject)
     order = torch.randperm(batch.views.shape[1], generator=torch.Generator().manual_seed(1))
-    value, gradient = value_and_gradient(loss_of, objective, batch)
-    permuted = value_and_gradient(loss_of, objective, batch.rows(order))
-    require_exact(permuted, (value, gradient[:, order]))
+    for when in ("before the first step", "after it"):
+        value, gradient = value_and_gradient(loss_of, objective, batch)
+        permuted = value_and_gradient(loss_of, objective, batch.rows(order))
+        require_exact(permuted, (value, gradient[:, order]), when)
+        _training_step(objective, batch, 0, 2)
 
 
 def check_loss_changes_nothing(subject: Subject) -> None:
-    """``loss(pairs)`` must change neither its input nor state, which changes in ``after_step``."""
+    """``loss(pairs)`` must change neither its input nor state, which changes in ``after_step``.
+
+    It keeps nothing of the pairs, and leaves ``pairs.sim(i, j)``, which others read, as it is.
+    """
     objective, batch = prepared(subject)
-    with require_unchanged(lambda: (objective.state_dict(), batch.condition, batch.extras)):
-        first = value_and_gradient(loss_of, objective, batch)
-    second = value_and_gradient(loss_of, objective, batch)
-    require_exact(second, first, "a second loss")
+    more = raw_batch(objective, views=max(objective.min_views, 2))
+    for pairs in (pairs_of(objective, batch), queue_pairs(objective, more, 4, 0.0)):
+        with require_unchanged(functools.partial(_state, objective, pairs)):
+            first = _loss(objective, pairs)
+        require_exact(_loss(objective, pairs), first, "a second loss of the same pairs")
+    expected = value_and_gradient(loss_of, objective, batch)
+    used, _ = prepared(subject)
+    n = batch.views.shape[1]
+    other = replace(batch.rows(torch.arange(n).flip(0)), index=batch.index)
+    pairs = pairs_of(used, other)
+    for each in (replace(pairs, negative=torch.eye(n, dtype=torch.bool).roll(1, 1)), pairs):
+        with contextlib.suppress(ValueError, RuntimeError):  # it refuses masks, or their shapes do
+            _loss(used, each)
+    require_exact(value_and_gradient(loss_of, used, batch), expected, "after that of other samples")
+
+
+def _state(objective: Any, pairs: Pairs) -> dict[str, Any]:
+    """The tensors in the state of an objective and in pairs, detached."""
+    samples, queue = pairs.samples, pairs.queue
+    known = (samples.condition, samples.index, samples.features, samples.extras)
+    of_queue = queue and (queue.keys, queue.valid, queue.condition, queue.index)
+    read = (objective.state_dict(), pairs.anchors, pairs.keys, known, of_queue)
+    tensors = [each for each in tree_leaves(read) if isinstance(each, Tensor)]
+    return {str(i): each.detach() for i, each in enumerate(tensors)}
 
 
 def check_goes_through_a_step(subject: Subject) -> None:
     """Optional ``progress(step, total)`` and ``after_step()`` must work before and after the loss."""
-    objective, batch = prepared(subject)
-    for step in range(2):
-        loss = _training_step(objective, batch, step, 2)
-        require(bool(loss.isfinite()), f"in step {step} the loss is {loss}")
+    for total in (1, 2):
+        objective, batch = prepared(subject)
+        for step in range(total):
+            loss = _training_step(objective, batch, step, total)
+            require(bool(loss.isfinite()), f"in step {step} of {total} the loss is {loss}")
 
 
 def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
-    """After ``load_state_dict``, the next loss must equal that of the run that was not interrupted."""
+    """After ``load_state_dict``, the next loss must equal that of the run that was not interrupted.
+
+    What ``setup`` creates is registered as None in the constructor, so that it is loaded in its size.
+    """
     objective, batch = prepared(subject)
+    early = subject.build()
+    if isinstance(early, ContrastiveObjective):
+        made = {name for name in objective.state_dict() if "." not in name}
+        strange = made - early._parameters.keys() - early._buffers.keys()
+        report = "is registered in setup alone: register it as None in the constructor"
+        require(not strange, f"{', '.join(sorted(strange))} {report}")
     other, _ = prepared(subject)
     for step in range(2):
         _training_step(objective, batch, step, 4)
@@ -386,7 +434,8 @@ def check_degenerate_batches_are_finite_or_refused(subject: Subject) -> None:
     for (name, views), n, classes in itertools.product(rows.items(), (2, most), (1, different)):
         ids = torch.arange(n) % classes
         condition = {k: _values_of(z, ids, given) for k, z in example.condition.items()}
-        batch = replace(example, views=views[:, :n].clone(), condition=condition)
+        index = torch.arange(n)
+        batch = replace(example, views=views[:, :n].clone(), condition=condition, index=index)
         try:
             value, gradient = value_and_gradient(call, objective, batch)
         except ValueError:
@@ -472,7 +521,7 @@ def check_reads_the_conditions_it_declares(subject: Subject) -> None:
     """Other values of a condition that it declares must change the loss or a gradient."""
     objective, batch = prepared(subject)
     if not batch.condition:
-        return
+        raise SkipTest("it reads no condition")
     _training_step(objective, batch, 0, 2)  # what it learns of classes is then there
     trait(objective, "progress")(1, 2)  # and numbers that begin with 0 have grown
     given = [batch, _with_shared_values(objective, batch)]
@@ -538,8 +587,8 @@ def _changes_with(objective: Any, name: str) -> bool:
 def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:
     """Other values of a queue's conditions must change the loss, if it reads queues and conditions."""
     objective, _ = prepared(subject)
-    if not trait(objective, "reads_queue"):
-        return
+    if not (trait(objective, "reads_queue") and objective.conditions):
+        raise SkipTest("it reads no queue, or no condition")
     if isinstance(objective, Mixture):
         raise SkipTest("those of its objectives that read a queue need not read a condition")
     pairs = queue_pairs(
@@ -591,15 +640,17 @@ def _loss(objective: Any, pairs: Any) -> Tensor:
 def check_takes_the_negatives_that_it_is_given(subject: Subject) -> None:
     """Fewer negatives, as a mask or by ``exclude``, and draws must change the loss or be refused.
 
-    Read the negatives of ``pairs``.  A loss that reads no queue may have none.
+    Read the negatives of ``pairs``: other keys must not reach a term that reads no condition.  A loss that
+    reads no queue may have none.
     """
     objective, batch = prepared(subject, n=6)
     if not trait(objective, "reads_queue"):
-        return
+        raise SkipTest("reads_queue = False declares a loss that may have no negatives")
     pairs = pairs_of(objective, _with_shared_values(objective, batch))
     before = _loss(objective, pairs)
     n = batch.views.shape[1]
     some = torch.rand(n, n, generator=torch.Generator().manual_seed(0)) < 0.5
+    some[0, -1] = False
     drawn = (torch.arange(n)[:, None] + torch.tensor([1, 2])) % n
     given = {"negative": replace(pairs, negative=some), "draws": replace(pairs, draws=drawn)}
     for name, other in given.items():
@@ -608,6 +659,9 @@ def check_takes_the_negatives_that_it_is_given(subject: Subject) -> None:
         except (ValueError, RuntimeError):
             continue  # it refuses them, or their shapes do
         require(changed, f"with pairs.{name} the loss is the same")
+        for term in [] if objective.conditions else _terms_of_one_anchor(objective, other):
+            reached = bool((term.by_keys[:, -1] > 0).any())
+            require(not reached, f"a key that is not in pairs.{name} reaches the term of an anchor")
 
 
 def check_memory_grows_with_the_square_of_the_batch(subject: Subject) -> None:
@@ -655,12 +709,11 @@ def check_keeps_the_type_and_device_of_embeddings(subject: Subject) -> None:
         views=batch.views.to("meta").requires_grad_(),
         condition={name: z.to("meta") for name, z in batch.condition.items()},
         extras={name: x.to("meta") for name, x in batch.extras.items()},
+        index=torch.arange(batch.views.shape[1], device="meta"),
     )
-    pairs = pairs_of(far, moved)
-    index = torch.arange(batch.views.shape[1], device="meta")
     of_no_device = contextlib.nullcontext()  # torch has no autocast for meta
     with mock.patch.object(torch, "autocast", return_value=of_no_device):
-        loss = far.loss(replace(pairs, samples=replace(pairs.samples, index=index)))
+        loss = far.loss(pairs_of(far, moved))
     require(loss.device.type == "meta", f"the loss is on the device {loss.device}")
     if loss.requires_grad:
         loss.backward()
@@ -669,38 +722,65 @@ def check_keeps_the_type_and_device_of_embeddings(subject: Subject) -> None:
 def check_compares_within_views_as_it_says(subject: Subject) -> None:
     """Keys of an anchor's own view must reach its term if ``within_view`` says so, and its own never.
 
-    Each term that depends on one anchor alone is looked at, beside keys with a gradient of their own.
+    Each term that depends on one anchor alone is looked at, beside keys with a gradient of their own.  Keys
+    of the anchor's image in a queue must not reach it either.
     """
-    objective, batch = prepared(subject, n=6)
-    more = raw_batch(objective, n=6, views=max(objective.min_views, 2))
-    pairs = pairs_of(objective, replace(batch, views=more.views, condition=more.condition))
-    anchors, keys = (
-        projections(objective, views.detach()).requires_grad_()
-        for views in (more.views, more.views.roll(1, -1) + more.views)
-    )
-    given = replace(pairs, anchors=anchors, keys=keys, shared=False)
-    with seeded():
-        values, _ = own_terms(objective, given)
-    of_others, seen = list[bool](), 0
-    for row in values:
-        by_anchors, by_keys = (_lengths(row[0], each) for each in (anchors, keys))
-        if int((by_anchors > 0).sum()) != 1 or not bool((by_keys > 0).any()):
-            continue  # a statistic of the batch, or a term without keys
-        seen += 1
-        view = int(by_anchors[:, 0].argmax())
-        own, others = by_keys[view, 0], by_keys[view, 1:]
-        require(bool(own == 0), f"an anchor of view {view} is compared with itself")
+    objective, _ = prepared(subject, n=6)
+    batch = raw_batch(objective, n=6, views=max(objective.min_views, 2))
+    of_others, said = list[bool](), objective.within_view
+    for term in _terms_of_one_anchor(objective, pairs_of(objective, batch)):
+        own, others = term.by_keys[term.view, 0], term.by_keys[term.view, 1:]
+        require(bool(own == 0), f"an anchor of view {term.view} is compared with itself")
         of_others.append(bool((others > 0).any()))
-    if not seen:
+    if not of_others:
         raise SkipTest("none of its terms depends on one anchor and on keys")
-    report = f"within_view is {objective.within_view}, and other keys of the anchor's view reach its term"
-    require(any(of_others) == objective.within_view, f"{report}: {any(of_others)}")
+    report = f"within_view is {said}, and other keys of the anchor's view reach its term"
+    require(any(of_others) == said, f"{report}: {any(of_others)}")
+    for term in _terms_of_one_anchor(objective, queue_pairs(objective, batch, 4, 0.0)):
+        require(
+            bool(term.by_queue[0] == 0), "an anchor is compared with its own image in the queue"
+        )
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A term of the first sample that depends on one anchor alone, and on keys.
+
+    Args:
+        view: The anchor's view.
+        by_keys: (v, n) lengths of its gradients by each key.
+        by_queue: (q,) the same by each key of the queue.
+    """
+
+    view: int
+    by_keys: Tensor
+    by_queue: Tensor
+
+
+def _terms_of_one_anchor(objective: Any, pairs: Pairs) -> list[_Term]:
+    """The terms of the first sample, where anchors and keys of equal views are not the same."""
+    anchors = pairs.anchors.detach()
+    keys = projections(objective, anchors.roll(1, -1) + anchors)
+    earlier = anchors.new_zeros(0) if pairs.queue is None else pairs.queue.keys.detach()
+    for each in (anchors, keys, earlier):
+        each.requires_grad_()
+    queue = pairs.queue and replace(pairs.queue, keys=earlier)
+    with seeded():
+        given = replace(pairs, anchors=anchors, keys=keys, shared=False, queue=queue)
+        values, _ = own_terms(objective, given)
+    found = []
+    for number in values[:, 0]:
+        by_anchors, by_keys, by_queue = (_lengths(number, x) for x in (anchors, keys, earlier))
+        # Else a statistic of the batch, or a term without keys.
+        if int((by_anchors > 0).sum()) == 1 and bool((by_keys > 0).any()):
+            found.append(_Term(int(by_anchors[:, 0].argmax()), by_keys, by_queue))
+    return found
 
 
 def _lengths(number: Tensor, by: Tensor) -> Tensor:
-    """The length of the gradient by each embedding, (u, n)."""
+    """The length of the gradient by each embedding."""
     if not number.requires_grad:
-        return torch.zeros(by.shape[:2])
+        return torch.zeros(by.shape[:-1])
     (gradient,) = torch.autograd.grad(
         number, by, retain_graph=True, allow_unused=True, materialize_grads=True
     )
@@ -708,7 +788,10 @@ def _lengths(number: Tensor, by: Tensor) -> Tensor:
 
 
 def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
-    """With ``reads_features`` or ``reads_patches``, other ones must change the loss."""
+    """With ``reads_features`` or ``reads_patches``, other ones must change the loss.
+
+    Other projections must then change it if ``reads_projections`` says so.
+    """
     objective, batch = prepared(subject)
     pairs = pairs_of(objective, batch)
     other = batch.views.roll(
@@ -724,6 +807,11 @@ def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
         samples = replace(pairs.samples, **{name: changed[name]})
         report = f"reads_{name} is True, and with other {name} the loss is the same"
         require(_differ(_loss(objective, replace(pairs, samples=samples)), before), report)
+    moved = pairs_of(objective, replace(batch, views=other))
+    changes = _differ(_loss(objective, replace(moved, samples=pairs.samples)), before)
+    read = reads_projections(objective)
+    report = f"reads_projections is {read} (by default, unless it reads features), and with other"
+    require(changes == read, f"{report} projections the loss {'changes' if changes else 'stays'}")
 
 
 def check_learns_what_it_registers(subject: Subject) -> None:
@@ -768,22 +856,130 @@ def check_small_temperatures_are_finite(subject: Subject) -> None:
     require(bool(value.isfinite() and gradient.isfinite().all()), report)
 
 
-def check_reads_the_kernel_that_it_is_given(subject: Subject) -> None:
-    """With another ``kernel``, the loss or its gradient must be another."""
-    results = []
-    for scale in (1.0, 0.2):
-        changed = _with_parameter(subject, "kernel", RBF(scale))
-        objective, batch = prepared(changed)
-        if not objective.conditions:
-            raise SkipTest("it reads no condition")
-        results.append(_loss_and_gradients(objective, batch))
-    report = "with kernels rbf of the scales 1 and 0.2 loss and gradients are the same"
-    require(any(map(_differ, *results)), report)
+SHARED = {
+    "kernel": (RBF(1.0), RBF(0.2)),
+    "temperature": (0.1, 0.7),
+    "symmetric": (True, False),
+    "within_view": (True, False),
+}
+"""Two values of each parameter that means the same in every objective."""
+VIEWS = ("symmetric", "within_view")
+"""Those that say which views are compared."""
+
+
+def check_reads_the_parameters_that_it_takes(subject: Subject) -> None:
+    """With another ``kernel``, ``temperature``, ``symmetric`` or ``within_view``, the loss must be another.
+
+    Or its gradient.  With another ``on`` it reads the condition of that name.
+    """
+    built, taken, looked = subject.build(), _parameters(subject), False
+    for name, values in SHARED.items():
+        lacks = (name == "kernel" and not built.conditions) or (
+            name in VIEWS and built.min_views < 2
+        )
+        try:
+            changed = [] if lacks else [_with_parameter(subject, name, each) for each in values]
+        except SkipTest:  # it has no such parameter, or refuses it
+            continue
+        results = [_in_use(each) for each in changed]
+        report = f"with {name} {' and '.join(map(repr, values))} loss and gradients are the same"
+        require(lacks or any(map(_differ, *results)), report)
+        looked |= not lacks
+    if "on" in taken and [*built.conditions] == [getattr(built, "on", "")]:
+        looked = True
+        objective, batch = prepared(_with_parameter(subject, "on", "another"))
+        extras = {k.replace(f"{built.on}/", "another/"): x for k, x in batch.extras.items()}
+        loss_of(objective, replace(batch, extras=extras))  # with a condition of this name alone
+        require([*objective.conditions] == ["another"], f"it reads {[*objective.conditions]}")
+    if not looked:
+        raise SkipTest("it has no parameter that means the same in every objective")
+
+
+def _in_use(subject: Subject) -> list[Tensor]:
+    """Loss and gradients after a step, in a batch and with momentum keys and a queue."""
+    objective, _ = prepared(subject)
+    batch = raw_batch(objective, views=max(objective.min_views, 2))
+    _training_step(objective, batch, 0, 2)  # what it learns of classes is then there
+    queued = value_and_gradient(functools.partial(_queue_loss, 4, 0.0), objective, batch)
+    return [*_loss_and_gradients(objective, batch), *queued]
+
+
+def check_follows_a_schedule_of_each_number(subject: Subject) -> None:
+    """A number that is scheduled or learned must count with its value, which ``scalars()`` gives.
+
+    The loss must be that of an objective with this number; read the attribute in every ``terms``.
+    """
+    looked = False
+    for name, value in _parameters(subject).items():
+        if not isinstance(value, float):
+            continue
+        end = value / 2 if value else 0.5
+        schedule = {"schedule": "linear", "start": value, "end": end}
+        cases: list[tuple[dict[str, Any], int, float]] = [
+            (schedule, 0, value),
+            (schedule, 3, end),
+            ({"learn": True, "start": value}, 0, value),
+        ]
+        for given, step, expected in cases:
+            try:
+                changing = _with_parameter(subject, name, given)
+                fixed = _with_parameter(subject, name, expected)
+            except SkipTest:  # it takes no table, or another number
+                continue
+            looked, losses = True, []
+            for each in (changing, fixed):
+                objective, batch = prepared(each)
+                trait(objective, "progress")(step, 4)
+                losses.append(value_and_gradient(loss_of, objective, batch))
+                if each is changing:
+                    logged = trait(objective, "scalars")().get(name)
+            where = f"in step {step} of 4, with {name} = {given}"
+            require_equal(losses[0], losses[1], f"{where}, which is then {expected}")
+            right = logged is not None and math.isclose(logged, expected, rel_tol=1e-6)
+            require(right, f"{where} scalars() gives {logged} for {name}, and must give {expected}")
+            if "learn" in given:
+                check_learns_what_it_registers(changing)
+    if not looked:
+        raise SkipTest("it has no number that may follow a schedule")
+
+
+def check_forgets_what_it_says(subject: Subject) -> None:
+    """With ``hides`` or ``measures_dependence``, embeddings that tell of the condition must cost more."""
+    objective, _ = prepared(subject)
+    said = [each for each in ("hides", "measures_dependence") if trait(objective, each)]
+    if not said or isinstance(objective, Mixture) or [*objective.parameters()]:
+        raise SkipTest("it declares neither, or learns what embeddings tell")
+    batch = raw_batch(objective, SAMPLES)
+    z = next(iter(batch.condition.values()))
+    z = z[0] if z.ndim == 3 else z
+    z = (
+        functional.one_hot(z)
+        if z.ndim == 1 and not z.is_floating_point()
+        else z.reshape(len(z), -1)
+    )
+    told = (z - z.double().mean(0)).double() @ normal(z.shape[1], WIDTH, dtype=torch.float64)
+    views = 4 * told + 0.1 * batch.views
+    orders = [torch.randperm(len(z), generator=torch.Generator().manual_seed(i)) for i in range(5)]
+    tells = _loss(objective, pairs_of(objective, replace(batch, views=views)))
+    others = [
+        _loss(objective, pairs_of(objective, replace(batch, views=views[:, order])))
+        for order in orders
+    ]
+    report = (
+        f"{' and '.join(said)} is True; the loss of embeddings that are the condition is {tells}"
+    )
+    require(bool(tells > max(others)), f"{report}, and of the same in other orders {others}")
+
+
+def _parameters(subject: Subject) -> dict[str, Any]:
+    """The parameters that it takes, with their values."""
+    defaults = {each.name: each.default for each in registry().schema(subject.spec).parameters}
+    return {**defaults, **subject.choice.params}
 
 
 def _with_parameter(subject: Subject, name: str, value: Any) -> Subject:
     """The objective with another value of a parameter, if it takes it."""
-    if name not in [each.name for each in registry().schema(subject.spec).parameters]:
+    if name not in _parameters(subject):
         raise SkipTest(f"it has no parameter {name}")
     params = {**subject.choice.params, name: value}
     try:

@@ -93,15 +93,15 @@ class Forgetful(Sound):
 class CalledOtherwise(Sound):
     """Gives another loss in a call on embeddings."""
 
-    def forward(self, *views, condition=None):
-        return super().forward(*views, condition=condition) + 1
+    def forward(self, *views, **known):
+        return super().forward(*views, **known) + 1
 
 
 class LowPrecision(Sound):
     """Stays in bfloat16."""
 
-    def forward(self, *views, condition=None):
-        return super().forward(*views, condition=condition).to(views[0].dtype)
+    def forward(self, *views, **known):
+        return super().forward(*views, **known).to(views[0].dtype)
 
 
 class LocalCount(Sound):
@@ -174,6 +174,8 @@ class CountsAll(FairInfoNCE):
 
 class Blind(FairInfoNCE):
     """Declares a condition and does not read it."""
+
+    hides = False
 
     def terms(self, pairs):
         return super().terms(pairs.with_condition(self.on, lambda z: torch.zeros_like(z[self.on])))
@@ -315,7 +317,10 @@ class ReadsNumbersAlone(Graded):
 class Overflowing(Sound):
     """Sums exponentials without taking the largest out."""
 
-    within = False
+    within = says = False
+
+    def __init__(self, temperature: float = 0.1) -> None:
+        super().__init__(temperature, within_view=self.says)
 
     def negatives(self, pairs, i, j):
         """(n, ·) inner products of other samples, -inf where none counts."""
@@ -338,10 +343,7 @@ class Overflowing(Sound):
 class InItsView(Overflowing):
     """Compares within views, and says so."""
 
-    within = within_view = True
-
-    def __init__(self, temperature: float = 0.1) -> None:
-        super().__init__(temperature, within_view=True)
+    within = says = True
 
     def log_sum(self, logits):
         return logits.logsumexp(1)
@@ -350,9 +352,7 @@ class InItsView(Overflowing):
 class InItsViewUnsaid(InItsView):
     """Compares within views, and does not say so."""
 
-    def __init__(self, temperature: float = 0.1) -> None:
-        super().__init__(temperature)
-        self.within_view = False
+    says = False
 
 
 class AcrossViews(InItsView):
@@ -464,10 +464,240 @@ class Seeding(Sound):
         return super().terms(pairs)
 
 
+class PerSample(ContrastiveObjective):
+    """Weighs anchors by an average of each sample's loss."""
+
+    reads_queue = False
+    stops_gradient = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("average", None)
+        self.register_buffer("pending", None, persistent=False)
+
+    def setup(self, tables, sizes):
+        self.average = self.pending = torch.zeros(sizes.samples)
+
+    def place(self, pairs):
+        return pairs.samples.index
+
+    def terms(self, pairs):
+        place, at = self.place(pairs), pairs.rows
+        values = torch.stack([1 - pairs.own_sim(i, j) for i, j in pairs.cross()])
+        self.pending = self.average.index_add(0, place[at], values.detach().mean(0))
+        return values, torch.exp(-self.average[place[at]]).expand_as(values)
+
+    def after_step(self):
+        self.average = self.pending.clone()
+
+
+class ByPlace(PerSample):
+    """Keeps the averages by the place in a batch."""
+
+    def place(self, pairs):
+        return torch.arange(pairs.keys.shape[1]).to(pairs.samples.index)
+
+
+class LateBuffer(Sound):
+    """Has a state of which the constructor says nothing."""
+
+    def setup(self, tables, sizes):
+        self.register_buffer("factor", torch.ones(()))
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * self.factor, weights
+
+
+class InPlace(Sound):
+    """Writes into the indices of the samples."""
+
+    def terms(self, pairs):
+        if pairs.samples.index is not None:
+            pairs.samples.index.clamp_(max=3)
+        return super().terms(pairs)
+
+
+class KeepsMask(ContrastiveObjective):
+    """InfoNCE with the mask of the first pairs of a size."""
+
+    compiles = False  # laws of what is compiled find it too
+
+    def mask(self, pairs):
+        return self.__dict__.setdefault("kept", {}).setdefault(
+            (pairs.anchors.shape[1], pairs.queue is None), pairs.counted(pairs.negative)
+        )
+
+    def terms(self, pairs):
+        self.refuse_draws(pairs)
+        rows, keep = [], self.mask(pairs)
+        for i, j in pairs.cross():
+            sims = pairs.sim(i, j)
+            if pairs.queue is not None:
+                sims = torch.cat([sims, pairs.sim_queue(i)], 1)
+            others = (5 * sims).masked_fill(~keep, -99.0).logsumexp(1)
+            rows.append(softplus(others - 5 * pairs.own_sim(i, j)))
+        values = torch.stack(rows)
+        return values, torch.ones_like(values)
+
+
+class KeepsNoMask(KeepsMask):
+    """InfoNCE with the mask of these pairs."""
+
+    def mask(self, pairs):
+        return pairs.counted(pairs.negative)
+
+
+class AnyNegative(KeepsMask):
+    """Leaves out half of the negatives that are to be left out."""
+
+    def mask(self, pairs):
+        some = pairs.negative
+        if some is not None:
+            some = some | (torch.arange(some.shape[1]) > some.shape[1] // 2)
+        return pairs.counted(some)
+
+
+class ItselfInQueue(KeepsMask):
+    """Compares each anchor with its own image in the queue."""
+
+    def mask(self, pairs):
+        keep = pairs.counted(pairs.negative)
+        if pairs.queue is not None:
+            keep[:, pairs.keys.shape[1] :] = pairs.queue.valid
+        return keep
+
+
+class LastStep(Sound):
+    """Divides by the number of steps but one."""
+
+    def progress(self, step, total):
+        super().progress(step, total)
+        self.factor = 1 + step / (total - 1)
+
+
+class BothWays(ContrastiveObjective):
+    """Takes `symmetric` and compares both ways."""
+
+    reads_queue = False
+
+    def __init__(self, symmetric: bool = True) -> None:
+        super().__init__()
+        self.symmetric = symmetric
+
+    def cross(self, pairs):
+        return pairs.cross()
+
+    def terms(self, pairs):
+        rows = [(i + 1) * -pairs.own_sim(i, j) for i, j in self.cross(pairs)]
+        values = torch.stack(rows)
+        return values, torch.ones_like(values)
+
+
+class OneWay(BothWays):
+    """Takes `symmetric` and does as it says."""
+
+    def cross(self, pairs):
+        return pairs.cross(self.symmetric)
+
+
+class FixedName(FairInfoNCE):
+    """Takes the name of a condition, and reads another."""
+
+    def where(self, pairs):
+        return pairs.same_class("condition")
+
+
+class ReadsOnce(Sound):
+    """Takes the first value of a temperature that changes."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.first = float(self.temperature)
+
+    def terms(self, pairs):
+        pairs = replace(pairs, anchors=pairs.anchors * (self.temperature / self.first))
+        return super().terms(pairs)
+
+
+class LogsTheFirst(Sound):
+    """Logs the first value of a temperature that changes."""
+
+    def scalars(self):
+        return {name: value * 0 + 0.1 for name, value in super().scalars().items()}
+
+
+class Covariance(ContrastiveObjective):
+    """Covariances of embeddings and a condition, squared."""
+
+    value_types = ("continuous",)
+    measures_dependence = True
+    distributed = "replicated"
+    reads_queue = False
+    min_views = 1
+    on = "condition"
+    sign = 1
+
+    def terms(self, pairs):
+        kept = (~pairs.own())[0] | True if pairs.samples.missing is None else ~pairs.samples.missing
+        count = kept.sum().clamp_min(1)
+        z = pairs.everyone(self.on)[: len(kept)].to(pairs.anchors) * kept[:, None]
+        z = (z - z.sum(0) / count) * kept[:, None]
+        values = self.sign * (pairs.anchors.transpose(1, 2) @ z / count).square().sum((1, 2))
+        values = values[:, None].expand(-1, len(kept))
+        return values, torch.ones_like(values)
+
+
+class Remembers(Covariance):
+    """The same with the sign of a loss that keeps the condition."""
+
+    sign = -1
+
+
+class FeaturesOfAll(Sound):
+    """Reads features, and projections of which it does not speak."""
+
+    reads_features = True
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values + pairs.samples.features.square().mean((0, 2)), weights
+
+
+class FeaturesAndProjections(FeaturesOfAll):
+    """Reads features and projections, and says so."""
+
+    reads_projections = True
+
+
 VIEWS, LEARNED = "compares_within_views_as_it_says", "learns_what_it_registers"
+READS, NUMBERS = "reads_the_parameters_that_it_takes", "follows_a_schedule_of_each_number"
+ORDER, NOTHING = "order_of_samples_does_not_matter", "loss_changes_nothing"
+RESUMED, NEGATIVES = (
+    "a_resumed_run_goes_on_as_it_would_have",
+    "takes_the_negatives_that_it_is_given",
+)
 MEAN, TYPES = "is_a_mean_over_anchors", "takes_every_value_type_that_it_accepts"
 
 BROKEN = {
+    PerSample: set(),
+    ByPlace: {ORDER},
+    LateBuffer: {RESUMED},
+    InPlace: {NOTHING},
+    KeepsMask: {NOTHING, NEGATIVES},
+    KeepsNoMask: set(),
+    AnyNegative: {NEGATIVES},
+    ItselfInQueue: {VIEWS},
+    LastStep: {"goes_through_a_step"},
+    BothWays: {READS},
+    OneWay: set(),
+    FixedName: {READS},
+    ReadsOnce: {NUMBERS},
+    LogsTheFirst: {NUMBERS},
+    Covariance: set(),
+    Remembers: {"forgets_what_it_says"},
+    FeaturesOfAll: {"reads_features_and_patches_if_it_says_so"},
+    FeaturesAndProjections: set(),
     Overflowing: {"small_temperatures_are_finite"},
     InItsView: set(),
     InItsViewUnsaid: {VIEWS},
@@ -478,7 +708,7 @@ BROKEN = {
     Learning: set(),
     LogsWithGradient: {"scalars_are_numbers_to_log"},
     Unregistered: {LEARNED},
-    OwnKernel: {"reads_the_kernel_that_it_is_given"},
+    OwnKernel: {READS},
     GivenKernel: set(),
     Seeding: {"seeds_no_global_generator"},
     Summed: {MEAN},
@@ -491,7 +721,7 @@ BROKEN = {
     ReadsNumbersAlone: {TYPES},
     Blind: {"reads_the_conditions_it_declares", "reads_the_conditions_of_a_queue"},
     BlindInQueue: {"reads_the_conditions_of_a_queue"},
-    Greedy: {"takes_the_negatives_that_it_is_given"},
+    Greedy: {NEGATIVES},
     Cubic: {"memory_grows_with_the_square_of_the_batch"},
     Wide: {"keeps_the_type_and_device_of_embeddings"},
     OnTheHost: {"keeps_the_type_and_device_of_embeddings"},
@@ -502,17 +732,20 @@ BROKEN = {
     OneSided: {"gradient_reaches_every_view"},
     WrongGradient: {"gradient_is_that_of_the_value"},
     FirstCountsMore: {
-        "order_of_samples_does_not_matter",
+        ORDER,
         "keeps_the_type_and_device_of_embeddings",
     },
-    Counting: {"loss_changes_nothing"},
+    Counting: {NOTHING},
     Stumbling: {
         "goes_through_a_step",
-        "a_resumed_run_goes_on_as_it_would_have",
+        RESUMED,
+        ORDER,
+        READS,
+        NUMBERS,
         "scalars_are_numbers_to_log",
         LEARNED,
     },
-    Forgetful: {"a_resumed_run_goes_on_as_it_would_have"},
+    Forgetful: {RESUMED},
     CalledOtherwise: {"is_called_on_embeddings"},
     LowPrecision: {"half_precision_is_computed_in_float32"},
     LocalCount: {"two_processes_equal_one", "anchors_may_be_taken_in_parts", MEAN},
