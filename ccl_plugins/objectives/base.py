@@ -354,7 +354,8 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
                 some at a time.
         """
         name = type(self).__name__
-        questions, first = Questions(), self._asks_first()
+        questions = Questions()
+        first = not torch.compiler.is_compiling() and self._asks_first()
         stacked = stack_views(name, views, self.min_views, questions)
         ignore = one_of("missing", missing, ("error", "ignore")) == "ignore"
         values = read_condition(name, self.conditions, condition, stacked, questions, ignore)
@@ -365,7 +366,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         if patches is None and self.reads_patches:
             raise TypeError(f"{name} reads masked patches: call it with patches=PatchScores(...)")
         read = None if features is None else stack_features(name, features, stacked, questions)
-        if first and not torch.compiler.is_compiling():
+        if first:
             if not questions.answered():
                 questions.refuse()
             filled = {

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ccl_plugins.kernels import RBF
@@ -162,6 +163,17 @@ def test_a_call_reads_the_device_once_after_the_loss(objective, condition):
     reads = [i for i, name in enumerate(order.names) if name == "aten::_local_scalar_dense"]
     assert len(reads) == 1
     assert reads[0] > 0.8 * len(order.names)
+
+
+def test_on_a_gpu_nothing_is_read_before_the_loss_is_launched():
+    for objective, z in ((InfoNCE(), None), (FAIR, Z), (SupCon(), torch.arange(6) % 3)):
+        with FakeTensorMode():
+            x, y = (torch.randn(6, 4, device="cuda") for _ in range(2))
+            condition = None if z is None else torch.ones(z.shape, dtype=z.dtype, device="cuda")
+            with pytest.raises(DataDependentOutputException) as read:
+                objective(x, y, condition=condition)
+        inside = [each.name for each in read.traceback if each.path.name == "inputs.py"]
+        assert inside == ["answered"]
 
 
 class ById(ContrastiveObjective):

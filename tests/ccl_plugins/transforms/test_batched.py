@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import ImageFilter
 from scipy.stats import chisquare, ks_2samp, kstest
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import pad
 from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision.transforms import RandomResizedCrop
@@ -268,6 +269,17 @@ def test_views_of_a_kind_are_drawn_in_few_operations(name, kinds, most):
     alone = [f(given, s) for f, s in zip(transform.batch_transforms, seeds.T, strict=True)]
     for view, each in zip(views, alone, strict=True):
         close(view, each)
+
+
+@pytest.mark.parametrize("name", ["simclr", "byol", "dino"])
+def test_on_a_gpu_nothing_is_read_and_nothing_else_is_on_the_cpu(name):
+    with FakeTensorMode():
+        transform = ccl.create("transform", name, size=16, batched=True)
+        given = torch.zeros(4, 3, 20, 24, dtype=torch.uint8, device="cuda")
+        seeds = torch.zeros(4, transform.count, dtype=torch.long, device="cuda")
+        for view in augment(transform, Batch([given], torch.arange(4), seeds=seeds)).views:
+            assert view.device.type == "cuda"
+            assert view.is_contiguous()
 
 
 def test_what_batches_read_is_of_their_shape_and_in_no_copy():
