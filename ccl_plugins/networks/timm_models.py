@@ -204,9 +204,18 @@ def check_image_size(
             f"images of {size}x{size} pixels are smaller than a patch of {name!r}, {patch}x{patch} pixels:"
             f" give {setting} {patch} or more"
         )
-    if not model.pretrained_cfg.get("fixed_input_size"):
-        return
     channels, *own = image_shape(model, options)
+    if not model.pretrained_cfg.get("fixed_input_size"):
+        # After five halves, fewer than 64 pixels leave one, which some layers cannot halve again.
+        if size < 64 and not _takes(model, channels, size, size) and _takes(model, channels, *own):
+            enough = next(
+                each for each in range(size, own[0] + 1) if _takes(model, channels, each, each)
+            )
+            raise ValueError(
+                f"images of {size}x{size} pixels are too small for {name!r}:"
+                f" give {setting} {enough} or more"
+            )
+        return
     if not _takes(model, channels, *own):
         return
     below = size // patch * patch

@@ -137,11 +137,11 @@ def check_what_learns_is_in_its_weights(subject: Subject) -> None:
     ):
         _train(subject, backbone, first=0)
     held, x = copy.deepcopy(backbone.state_dict()), network_inputs(subject.target, 4)
-    expected = [_features(backbone, x, training) for training in (False, True)]
+    expected = [_features(backbone.train(training), x) for training in (False, True)]
     _train(subject, other, first=STEPS)  # on other inputs, so that what it learned outside differs
     for training, due in zip((False, True), expected, strict=True):
         other.load_state_dict(held)  # a call in training changes batch statistics
-        found = _features(other, x, training)
+        found = _features(other.train(training), x)
         # Equal weights gave equal features to the last bit in all that were tried.
         where = f"in {'training' if training else 'evaluation'}, of a backbone with the state dict"
         require_equal(found, due, where, rtol=1e-5, atol=1e-6)
@@ -155,25 +155,20 @@ def check_images_before_do_not_count(subject: Subject) -> None:
     x = network_inputs(subject.target, 2)
     if x.ndim != 4:
         raise SkipTest("it does not take images")
-    for height, width in _sizes(x):
-        other, fresh = torch.ones(2, x.shape[1], height, width), subject.build().eval()
+    used, (height, width) = subject.build().eval(), x.shape[-2:]
+    _features(used, x)
+    for by in (0.5, 1.5):
+        shape = len(x), x.shape[1], round(height * by), round(width * by)
         try:
-            expected = _features(fresh, other, training=False)
+            expected = _features(subject.build().eval(), torch.ones(shape))
         except Exception:  # it takes no images of this size
             continue
-        used = subject.build().eval()
-        _features(used, x, training=False)
-        where = f"images of {height}x{width} after others of {x.shape[2]}x{x.shape[3]}"
-        require_equal(_features(used, other, training=False), expected, where)
+        where = f"images of {shape[2]}x{shape[3]} after others of {height}x{width}"
+        require_equal(_features(used, torch.ones(shape)), expected, where)
 
 
-def _sizes(x: Tensor) -> list[tuple[int, int]]:
-    """Heights and widths, in the proportion of images (n, channels, height, width), of whole pixels."""
-    height, width = x.shape[-2:]
-    return [(round(height * by), round(width * by)) for by in (0.5, 0.75, 1, 1.125, 1.5, 2)]
-
-
-CHANNELS = (1, 3, 4)
+CHANNELS, SIZES = (1, 3, 4), (0.5, 0.75, 1, 1.125, 1.5, 2)
+"""Channels, and heights by that of the kit's images, for which checks are compared with the network."""
 
 
 def check_takes_what_it_does_not_refuse(subject: Subject) -> None:
@@ -194,24 +189,26 @@ def check_takes_what_it_does_not_refuse(subject: Subject) -> None:
         require(own, f"check_channels refuses {channels} channels, which it takes")
         own = height != width or accepts("check_image_size", given, height)
         require(own, f"check_image_size refuses {height} pixels, which it takes")
-        for number in CHANNELS if hasattr(target, "check_channels") else ():
-            refused = not accepts("check_channels", given, number)
-            # A parameter on which this depends must be the one that the network has.
-            for choice in _with_number(subject, number) if refused else [subject.choice]:
-                if accepts("check_channels", choice.params, number):
-                    _require_taken(subject, choice, torch.ones(2, number, height, width))
-        for size in (
-            {max(side) for side in _sizes(x)} if hasattr(target, "check_image_size") else ()
-        ):
-            if accepts("check_image_size", given, size):
-                _require_taken(subject, subject.choice, torch.ones(2, channels, size, size))
+        if hasattr(target, "check_channels"):
+            for number in CHANNELS:
+                refused = not accepts("check_channels", given, number)
+                # A parameter on which this depends must be the one that the network has.
+                for choice in _with_number(subject, number) if refused else [subject.choice]:
+                    if accepts("check_channels", choice.params, number):
+                        images = torch.ones(2, number, height, width)
+                        _require_taken(subject.chosen_as(choice).build(), choice, images)
+        if hasattr(target, "check_image_size"):
+            backbone = subject.build()
+            for size in (round(by * height) for by in SIZES):
+                if accepts("check_image_size", given, size):
+                    _require_taken(backbone, subject.choice, torch.ones(2, channels, size, size))
         return
     length, vocabulary = x.shape[1], target.EXAMPLE_VOCABULARY
     own = accepts("check_tokens", given, length, vocabulary)
     require(own, f"check_tokens refuses {length} tokens of {vocabulary} ids, which it takes")
     for tokens, ids in ((1, vocabulary), (2 * length, vocabulary), (length, 2 * vocabulary)):
         if accepts("check_tokens", given, tokens, ids):
-            _require_taken(subject, subject.choice, torch.full((2, tokens), ids - 1))
+            _require_taken(subject.build(), subject.choice, torch.full((2, tokens), ids - 1))
 
 
 CHECKS = ("check_channels", "check_image_size", "check_tokens")
@@ -236,11 +233,9 @@ def _with_number(subject: Subject, number: int) -> list[engine.Choice]:
     return found
 
 
-def _require_taken(subject: Subject, choice: engine.Choice, x: Tensor) -> None:
-    backbone = subject.chosen_as(choice).build().eval()
+def _require_taken(backbone: Any, choice: engine.Choice, x: Tensor) -> None:
     try:
-        with torch.no_grad():
-            backbone(x)
+        _features(backbone.eval(), x)
     except Exception as error:
         given = (
             f"{tuple(x.shape)}"
@@ -299,7 +294,7 @@ def check_names_its_own_parameters(subject: Subject) -> None:
         ]
         if own:
             module.register_forward_pre_hook(partial(_note, called, min(own)))
-    _features(backbone, network_inputs(subject.target, 2), training=False)
+    _features(backbone.eval(), network_inputs(subject.target, 2))
     up = sum(b - a for a, b in pairwise(called))  # from the first to the last that is called
     report = f"in the order in which layers are called, their numbers are {called}"
     require(not called or up >= 0, report)
@@ -337,9 +332,9 @@ def _train(subject: Subject, backbone: Any, first: int) -> None:
 
 
 @torch.no_grad()
-def _features(backbone: Any, x: Tensor, training: bool) -> Tensor:
+def _features(backbone: Any, x: Tensor) -> Tensor:
     with seeded():
-        features: Tensor = backbone.train(training)(x)
+        features: Tensor = backbone(x)
     return features
 
 

@@ -63,6 +63,7 @@ def of_timm(name="vit_tiny_patch16_224", **given):
             40,
             r"and 40 is no multiple of 16: .* size of 32 or 48",
         ),
+        (of_timm("vgg11"), 16, r"16x16 pixels are too small for 'vgg11': .* a size of 32 or more"),
         (ccl.backbone("vit_moco_v3"), 96, r"'vit_small_patch16_224' takes .*{img_size = 96}"),
     ],
 )
@@ -94,6 +95,7 @@ def test_a_backbone_for_other_images_is_refused_when_composed_with_the_cure(
         ),
         (of_timm("test_vit"), 32),  # timm calls its size fixed, and it takes others
         (of_timm("resnet10t"), 40),
+        (of_timm("convnext_atto"), 32),
         (of_timm("hf-hub:timm/resnet10t"), 40),  # described on the Hub, which is not asked
     ],
 )

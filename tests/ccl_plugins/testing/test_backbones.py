@@ -507,11 +507,12 @@ class GriddedChannelsFirst(Gridded):
 LONG, MASKED = "features_are_as_long_as_it_says", "masked_patches_are_not_seen"
 TAKES, STATISTICS = "takes_what_it_does_not_refuse", "image_statistics_are_of_pixels_to_one"
 ALONE = "evaluation_looks_at_each_image_alone"
+BEFORE = "images_before_do_not_count"
 NAMES, PLACE = "names_its_own_parameters", "patches_are_in_place"
 ELSE, WHOLE = "a_call_changes_nothing_else", "moves_to_a_device_whole"
 BROKEN = {
     DividesByTheSpread: {LONG},
-    KeepsItsGrid: {"images_before_do_not_count"},
+    KeepsItsGrid: {BEFORE},
     KeepsAGridForEachSize: set(),
     OfChannels: set(),
     OfThreeChannels: {TAKES},
@@ -543,7 +544,7 @@ BROKEN = {
     SeedingFirst: {ELSE},
     Blind: {ALONE},
     # One that was moved to the device meta has moved the others' layer, too.
-    Sharing: {"what_learns_is_in_its_weights", "every_weight_has_a_gradient", ALONE},
+    Sharing: {"what_learns_is_in_its_weights", "every_weight_has_a_gradient", BEFORE, ALONE},
     Staying: {WHOLE},
     WiderInTraining: {LONG},
     WiderInEvaluation: {LONG},
