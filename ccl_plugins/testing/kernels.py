@@ -24,8 +24,16 @@ from ccl_plugins.testing.assertions import (
     require_equal,
     require_no_seeding,
     require_unchanged,
+    what_it_opens,
 )
-from ccl_plugins.testing.inputs import conditions, example_rows, normal, seeded, supplied_for
+from ccl_plugins.testing.inputs import (
+    condition_values,
+    conditions,
+    example_rows,
+    normal,
+    seeded,
+    supplied_for,
+)
 from ccl_plugins.testing.subject import Subject
 
 OTHER_VALUES = "it takes indices, class ids of several conditions or its EXAMPLE_CONDITION alone"
@@ -75,6 +83,17 @@ def observe(subject: Subject, kernel: Any) -> Any:
     """Its matrices."""
     kernel = of_one_tensor(kernel)
     return {name: kernel(*pair) for name, pair in values(kernel).items()}
+
+
+def check_constructor_reads_nothing(subject: Subject) -> None:
+    """The constructor must open no file and ask for no split of the data set: the first call does."""
+
+    def dataset(split: str) -> None:
+        raise AssertionError(f"it asked for the split {split!r}: read it at the first call")
+
+    subject.build(dataset=dataset)
+    opened = what_it_opens(subject.build)
+    require(not opened, f"it caused {opened}: read at the first call")
 
 
 def check_gives_one_number_per_pair(subject: Subject) -> None:
@@ -247,19 +266,25 @@ def check_a_pair_depends_on_no_other(subject: Subject) -> None:
         require_equal(
             part, kernel(a, b)[: len(part), : part.shape[1]], f"for {name}, of fewer rows"
         )
+        turned = kernel(b, b.flip(0)).flip(1)
+        require_equal(turned, kernel(b, b.clone()), f"for {name}, of as many rows in another order")
 
 
 def check_reads_every_condition_it_names(subject: Subject) -> None:
-    """Of a kernel that names several conditions, another order of one's values must change the matrix."""
+    """Of a kernel that names several conditions, another order of one's values must change the matrix.
+
+    Values of every type that it accepts for a condition are given.
+    """
     kernel = _joint(subject)
     some = torch.arange(12) % 5  # values that some rows share
     given = {name: z[some] for name, z in conditions(kernel.kernel, 5).items()}
-    before = kernel(*2 * (kernel.pack(given),))
-    for name, z in given.items():
-        moved = kernel.pack({**given, name: z[_other_order(len(z))]})
-        require(
-            not torch.equal(kernel(moved, moved), before), f"the condition {name!r} is not read"
-        )
+    for number, (name, types) in enumerate(kernel.kernel.conditions.items()):
+        for each in ["given"] if hasattr(kernel.kernel, "EXAMPLE_CONDITION") else types:
+            z = given[name] if each == "given" else condition_values([each], 5, number)[some]
+            before = kernel(*2 * (kernel.pack({**given, name: z}),))
+            moved = kernel.pack({**given, name: z[_other_order(len(z))]})
+            report = f"{each} values of the condition {name!r} are not read"
+            require(not torch.equal(kernel(moved, moved), before), report)
 
 
 def check_takes_its_conditions_by_name(subject: Subject) -> None:

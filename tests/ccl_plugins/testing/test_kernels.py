@@ -372,6 +372,56 @@ class OfTheBatch(Sound):
         return inner(a, b) / len(b)
 
 
+class ByPlace(Sound):
+    """Takes row i of both arguments for one sample, if there are as many."""
+
+    one_hot = False
+
+    def __call__(self, a, b):
+        itself = torch.eye(len(a)) if len(a) == len(b) else torch.zeros(len(a), len(b))
+        k = inner(a, b)
+        return k + itself.to(k)
+
+
+class SeveralOfEveryType(Several):
+    """Takes numbers for ids, and reads none."""
+
+    conditions = {"species": ("categorical", "continuous"), "age": ("continuous",)}  # noqa: RUF012
+
+    def __call__(self, a, b):
+        numbers = a["species"].is_floating_point()
+        return inner(a["age"], b["age"]) if numbers else super().__call__(a, b)
+
+
+class OfWords(Sound):
+    """Whether words begin with the same letter."""
+
+    EXAMPLE_CONDITION = torch.tensor([0, 1, 2])
+    one_hot = False
+
+    def __init__(self, *, dataset) -> None:
+        self.dataset = dataset
+
+    def words(self):
+        return self.dataset("train").vocabulary["word"]
+
+    def __call__(self, a, b):
+        words = self.words()
+        table = torch.tensor([[float(v[0] == w[0]) for w in words] for v in words])
+        return table.to(a.device)[a[:, None], b]
+
+
+class OfWordsAtOnce(OfWords):
+    """Reads the words in its constructor."""
+
+    def __init__(self, *, dataset) -> None:
+        super().__init__(dataset=dataset)
+        self.read = super().words()
+
+    def words(self):
+        return self.read
+
+
 class NearlyDefinite(Sound):
     """Positive definite on few points, and not on many that lie close together."""
 
@@ -391,6 +441,10 @@ BROKEN |= {
     SeveralByPlace: {"takes_its_conditions_by_name"},
     Separating: set(),
     SharesHalf: {"separates_if_it_says_so"},
+    ByPlace: {"a_pair_depends_on_no_other"},
+    SeveralOfEveryType: {"reads_every_condition_it_names"},
+    OfWords: set(),
+    OfWordsAtOnce: {"constructor_reads_nothing"},
     OfTheBatch: {"a_pair_depends_on_no_other", "is_symmetric"},
     NearlyDefinite: {"is_positive_definite_if_it_says_so"},
     SeveralAskew: {"is_symmetric", "is_positive_definite_if_it_says_so"},
