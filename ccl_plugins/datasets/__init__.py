@@ -4,6 +4,7 @@ from ccl_plugins.datasets.annotated import InMemory as InMemory
 from ccl_plugins.datasets.color_digits import ColorDigits as ColorDigits
 from ccl_plugins.datasets.color_mnist import ColorMNIST as ColorMNIST
 from ccl_plugins.datasets.features import Features as Features
+from ccl_plugins.datasets.fonts import Fonts as Fonts
 from ccl_plugins.datasets.grating_digits import GratingDigits as GratingDigits
 from ccl_plugins.datasets.hf import HuggingFace as HuggingFace
 from ccl_plugins.datasets.image_folder import ImageFolder as ImageFolder

@@ -224,6 +224,7 @@ class InMemory(Annotated):
             with ``label``.
         vocabulary: For columns of words, the word of each id.
         texts: Columns of texts, with one string per image.
+        group: The column of images that belong together, as `Annotated` takes it.
 
     Raises:
         TypeError: If images are not uint8, or targets not long.
@@ -237,6 +238,7 @@ class InMemory(Annotated):
         metadata: Mapping[str, Tensor | list[str]],
         vocabulary: Mapping[str, list[str]] | None = None,
         texts: Mapping[str, Sequence[str]] | None = None,
+        group: str | None = None,
     ) -> None:
         if images.dtype != torch.uint8 or targets.dtype != torch.long:
             raise TypeError(
@@ -248,7 +250,7 @@ class InMemory(Annotated):
                 "images must be (N, channels, height, width) and targets (N,), "
                 f"not {tuple(images.shape)} and {tuple(targets.shape)}"
             )
-        super().__init__(images, metadata, vocabulary, texts)
+        super().__init__(images, metadata, vocabulary, texts, group)
         self.images = images
         self.targets = targets
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from support.font_samples import write_font
 from support.image_samples import write_image
 from torch import Tensor
 
@@ -50,6 +51,14 @@ def image_folder(folder: Path) -> Mapping[str, Any]:
     return {"root": str(folder)}
 
 
+def fonts(folder: Path) -> Mapping[str, Any]:
+    for number, name in enumerate(("Alpha", "Beta", "Gamma", "Delta")):
+        for weight in (300, 500):
+            path = folder / f"{name} {weight}.ttf"
+            write_font(path, name, weight=weight, index=100 * number)
+    return {"folders": str(folder), "letters": "Aa", "test_fraction": 0.5}
+
+
 def table(folder: Path) -> Mapping[str, Any]:
     rows = ["image,label,split,height"]
     for i in range(8):
@@ -68,6 +77,7 @@ def saved(folder: Path) -> Mapping[str, Any]:
 EXAMPLES = {
     "condition/saved": saved,
     "dataset/color_mnist": color_mnist,
+    "dataset/fonts": fonts,
     "dataset/image_folder": image_folder,
     "dataset/table": table,
     "dataset/torchvision": torchvision,
