@@ -42,10 +42,10 @@ class Fonts:
 
     Each font with all of the letters gives an image of each, black on white, of one channel.  All letters
     of a font have one size, in which its highest and its widest one just fit, stand on one line, and are
-    centered.  Columns, the last four of which are numbers of the font: ``label``, the letter; ``family``,
-    class ids; ``weight``, 100 (thin) to 900 (black), 400 is regular; ``width``, 1 (condensed) to 9
-    (expanded), 5 is normal; ``slant``, degrees to the right; ``ink``, the mean darkness of its images, 0 to
-    1.  Weight, width and slant are what the file states; of a variable font, its default.
+    centered.  Columns: ``label``, the letter; ``family`` and ``font``, class ids; and numbers of the font:
+    ``weight``, 100 (thin) to 900 (black), 400 is regular; ``width``, 1 (condensed) to 9 (expanded), 5 is
+    normal; ``slant``, degrees to the right; ``ink``, the mean darkness of its images, 0 to 1; ``style``,
+    (N, 4), all of them.  Weight, width and slant are what the file states; of a variable font, its default.
 
     A warning counts the fonts that are left out: those that lack a letter, cannot be read, state a number
     out of its range, or draw every letter as another font does.
@@ -106,14 +106,13 @@ class Fonts:
         of_split = images[rows]
         n = len(self.letters)
         label = torch.arange(n).repeat(len(rows))
-        columns: dict[str, Tensor | list[str]] = {
-            "label": label,
-            "family": family[rows].repeat_interleave(n),
-        }
-        stated = torch.tensor([fonts[row].numbers for row in rows.tolist()])
         ink = 1 - of_split.flatten(1).float().mean(1) / 255
-        for name, each in zip(NUMBERS, (*stated.unbind(1), ink), strict=True):
-            columns[name] = each.repeat_interleave(n)
+        stated = torch.tensor([fonts[row].numbers for row in rows.tolist()])
+        style = torch.cat([stated, ink[:, None]], 1)
+        of_fonts = {"family": family[rows], "font": rows, "style": style}
+        of_fonts |= dict(zip(NUMBERS, style.unbind(1), strict=True))
+        columns: dict[str, Tensor | list[str]] = {"label": label}
+        columns |= {name: each.repeat_interleave(n, 0) for name, each in of_fonts.items()}
         words = {"label": [*self.letters], "family": families}
         return InMemory(of_split.flatten(0, 1)[:, None], label, columns, words, group="family")
 
@@ -122,7 +121,8 @@ class Fonts:
         return {
             "label": "categorical",
             "family": "categorical",
-            **dict.fromkeys(NUMBERS, "continuous"),
+            "font": "categorical",
+            **dict.fromkeys((*NUMBERS, "style"), "continuous"),
         }
 
 

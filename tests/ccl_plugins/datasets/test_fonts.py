@@ -28,12 +28,14 @@ def both(folder, **options):
 def test_each_font_gives_each_letter_and_says_what_its_file_does(folder):
     splits = both(folder)
     assert sum(map(len, splits.values())) == 6 * 2
+    assert sum(len(split.metadata["font"].unique()) for split in splits.values()) == 6
     found = {}
     for split in splits.values():
         assert split.images.shape == (len(split), 1, 16, 16)
         assert split.vocabulary["label"] == ["A", "a"]
         for row in range(len(split)):
-            columns = {name: each[row].item() for name, each in split.metadata.items()}
+            columns = {name: each[row].tolist() for name, each in split.metadata.items()}
+            assert columns["style"] == [columns[n] for n in ("weight", "width", "slant", "ink")]
             family = split.vocabulary["family"][int(columns["family"])]
             letter = "Aa"[int(columns["label"])]
             found[family, columns["weight"], letter] = columns | {"image": split.images[row, 0]}
