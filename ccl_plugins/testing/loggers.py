@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager
 from fnmatch import fnmatch
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +21,9 @@ from ccl_plugins.testing.assertions import require
 from ccl_plugins.testing.inputs import seeded
 from ccl_plugins.testing.subject import Subject
 from ccl_plugins.watching.logging import is_name
+
+MANY = 400
+"""Numbers by which the sizes of files are compared: a page of a data base is less than half of them."""
 
 
 def hyperparameters() -> dict[str, Any]:
@@ -50,17 +54,23 @@ def opened(logger: Any, path: Path, done: int | None = None) -> Any:
 
 
 def log(made: Any, *steps: int) -> None:
-    """Log as a run does, to its end; what is measured before training is logged at step 0."""
+    """Log as a run does, to its end; what is measured before training is logged first, at step 0."""
+    if steps[0] == 1:
+        _evaluate(made, {"evaluation/knn/top1": 0.5}, 0)
+        made.save()
     if not getattr(made, "continues_run", False):
         made.log_hyperparams(hyperparameters())
-    if steps[0] == 1:
-        getattr(made, "log_evaluation", made.log_metrics)({"evaluation/knn/top1": 0.5}, step=0)
     for step in steps:
         made.log_metrics(
             {"loss": 1 / (1 + step), "lr": 1e-3, "objective/scale": float("nan")}, step
         )
     made.save()
     made.finalize("success")
+
+
+def _evaluate(made: Any, metrics: dict[str, float], step: int) -> None:
+    """Log what is measured before or after training."""
+    getattr(made, "log_evaluation", made.log_metrics)(metrics, step=step)
 
 
 def contents(path: Path) -> dict[str, str]:
@@ -114,17 +124,28 @@ def check_leaves_what_it_names(subject: Subject) -> None:
 
 
 def check_keeps_what_it_logged_when_it_is_resumed(subject: Subject) -> None:
-    """Opened with ``done``, it must go on with what it began, and write no file anew that it began."""
+    """Opened with ``done``, it must go on with what it began, and write no file anew that it began.
+
+    So must one that is ``on_disk`` with a ``done`` of 0, of a run that was stopped in its first steps.
+    """
     logger = subject.build()
-    with folder() as path:
-        log(opened(logger, path), 1, 2, 3)
-        before = sizes(path)
-        log(opened(logger, path, done=3), 4)
-        for file, size in before.items():
-            now = sizes(path).get(file, -1)
-            # A service writes notes of its own beside what it logs.
-            kept = now >= size or (now >= 0 and not trait(logger, "on_disk"))
-            require(kept, f"{file} had {size} bytes, and has {now} after one more step")
+    on_disk = trait(logger, "on_disk")
+    for done in (3, 0) if on_disk else (3,):
+        with folder() as path:
+            made = opened(logger, path)
+            if done:
+                log(made, 1, 2, 3)
+            else:
+                _evaluate(made, {f"evaluation/number_{i}": float(i) for i in range(MANY)}, 0)
+                made.finalize("failed")
+            before = sizes(path)
+            log(opened(logger, path, done=done), 4)
+            for file, size in before.items():
+                now = sizes(path).get(file, -1)
+                # A service writes notes of its own beside what it logs.
+                kept = now >= size or (now >= 0 and not on_disk)
+                report = f"{file} had {size} bytes, and has {now} after one more step"
+                require(kept, f"opened with done={done}: {report}")
 
 
 def check_repeats_no_step_when_it_is_resumed(subject: Subject) -> None:
@@ -199,6 +220,8 @@ def check_writes_the_last_step(subject: Subject) -> None:
 NUMBERS: dict[str, tuple[int, str, float]] = {
     "the loss of a step, in its fourth digit": (2, "loss", 0.4004),
     "a number beside the loss": (2, "lr", 2e-3),
+    "a small number, in its fourth digit": (2, "lr", 1.004e-3),
+    "a number of another call of the same step": (2, "monitor/knn/top1", 0.25),
     "a number that comes in a later step alone": (3, "objective/weight", 2.0),
     "the step of a number": (2, "step", 5),
     "what is measured before training": (0, "evaluation/knn/top1", 0.25),
@@ -209,7 +232,8 @@ NUMBERS: dict[str, tuple[int, str, float]] = {
 def check_writes_every_number(subject: Subject) -> None:
     """Another number of any step must give other files, as must a number that comes late, or another step.
 
-    Examined by the files of a logger that is ``on_disk``, if two equal runs give equal ones.
+    The monitors of a step and its loss come in two calls.  Examined by the files of a logger that is
+    ``on_disk``, if two equal runs give equal ones.
     """
     logger = subject.build()
     if not trait(logger, "on_disk"):
@@ -223,11 +247,14 @@ def check_writes_every_number(subject: Subject) -> None:
             for at in range(4):
                 metrics: dict[str, float] = {"loss": 0.4, "lr": 1e-3}
                 metrics |= {"objective/weight": 1.0} if at == 3 else {}
+                monitors = {"monitor/knn/top1": 0.5} if at == 2 else {}
                 if at == 0:
                     metrics = {"evaluation/knn/top1": 0.5}
                 if at == step and name != "step":
-                    metrics[name] = number
-                log_ = made.log_metrics if at else getattr(made, "log_evaluation", made.log_metrics)
+                    (monitors if name in monitors else metrics)[name] = number
+                if monitors:
+                    made.log_metrics(monitors, step=at)
+                log_ = made.log_metrics if at else partial(_evaluate, made)
                 log_(metrics, step=int(number) if at == step and name == "step" else at)
             made.finalize("success")
             return sorted(contents(path).values())
@@ -237,6 +264,38 @@ def check_writes_every_number(subject: Subject) -> None:
         raise SkipTest("its files are others in each run")
     lost = [what for what, other in NUMBERS.items() if left(*other) == expected]
     require(not lost, f"its files are the same with another number, of: {'; '.join(lost)}")
+
+
+def check_keeps_the_evaluation_that_is_last(subject: Subject) -> None:
+    """What ``log_evaluation`` gets must take the place of what it got before at this step, and of no other.
+
+    Examined by the sizes of files, of a logger that is ``on_disk``: many numbers are measured before
+    training, logged at the last step, measured after it, and measured again in a later session.
+    """
+    logger = subject.build()
+
+    def left(evaluations: int) -> int:
+        """The bytes of its files."""
+        measured = {f"evaluation/number_{i}": float(i) for i in range(MANY)}
+        with folder() as path:
+            made = opened(logger, path)
+            if not hasattr(made, "log_evaluation") or not trait(logger, "on_disk"):
+                raise SkipTest("it is not on_disk, or what it opens has no log_evaluation")
+            made.log_evaluation(measured, step=0)
+            made.log_hyperparams(hyperparameters())
+            made.log_metrics({f"objective/number_{i}": float(i) for i in range(MANY)}, 1)
+            made.finalize("success")
+            for _ in range(evaluations):
+                again = opened(logger, path, done=1)
+                again.log_evaluation(measured, step=1)
+                again.finalize("success")
+            return sum(sizes(path).values())
+
+    none, once, twice = (left(evaluations) for evaluations in range(3))
+    report = f"its files have {none} bytes, with {MANY} numbers measured after training {once}"
+    require(once - none > MANY, f"{report}: what was logged before is gone, or these numbers are")
+    report += f", and {twice} when they are measured again"
+    require(twice - once < (once - none) / 2, report)
 
 
 def check_keeps_what_it_logged_of_a_run_that_fails(subject: Subject) -> None:
@@ -260,17 +319,17 @@ def check_keeps_what_it_logged_of_a_run_that_fails(subject: Subject) -> None:
 
 def check_leaves_what_it_gets(subject: Subject) -> None:
     """Numbers and hyperparameters must be as before: all loggers of a run get the same."""
-    metrics = {"loss": 0.5, "lr": 1e-3, "objective/scale": float("nan")}
+    metrics = {"loss": 16 / 3, "lr": 1e-3 / 7, "objective/scale": float("nan")}
     given: dict[str, Any] = {
         "log_hyperparams": hyperparameters(),
         "log_metrics": dict(metrics),
-        "log_evaluation": {"evaluation/knn/top1": 0.5},
+        "log_evaluation": {"evaluation/knn/top1": 2 / 3},
     }
     before = {method: repr(values) for method, values in given.items()}
     with folder() as path:
         made = opened(subject.build(), path)
         made.log_hyperparams(given["log_hyperparams"])
-        getattr(made, "log_evaluation", made.log_metrics)(given["log_evaluation"], step=0)
+        _evaluate(made, given["log_evaluation"], 0)
         made.log_metrics(given["log_metrics"], 1)
         made.finalize("success")
     for method, values in given.items():

@@ -264,10 +264,94 @@ class Successful(Sound):
     open = opens(Ends)
 
 
-EVERY = "writes_every_number"
+class FourDigits(Sound):
+    """Writes four digits after the point."""
+
+    open = writing(lambda self, m, step: ({k: f"{v:.4f}" for k, v in m.items()}, step))
+
+
+class FirstOfAStep(Sound):
+    """Writes what comes first of each step."""
+
+    def first(self, metrics, step):
+        known = step == getattr(self, "step", None)
+        self.step = step
+        return {} if known else metrics, step
+
+    open = writing(first)
+
+
+class RoundingInPlace(Sound):
+    """Rounds the numbers that it gets."""
+
+    class Rounds(Lines):
+        def log_metrics(self, metrics, step=None):
+            super().log_metrics(metrics, step)
+            metrics.update({name: round(value, 6) for name, value in metrics.items()})
+
+    open = opens(Rounds)
+
+
+class NewAtZero(Sound):
+    """Begins anew when it is resumed at step 0."""
+
+    def open(self, folder, done):
+        return super().open(folder, done or None)
+
+
+def evaluating(gone):
+    """A logger that takes out lines before it writes an evaluation."""
+
+    class Evaluates(Lines):
+        def log_evaluation(self, metrics, step):
+            lines = self.file.read_text().splitlines(True)
+            rows = [line.split() for line in lines]
+            kept = [
+                x
+                for x, (at, name, _) in zip(lines, rows, strict=True)
+                if not gone(int(at), name, step)
+            ]
+            self.file.write_text("".join(kept))
+            self.log_metrics(metrics, step)
+
+    return opens(Evaluates)
+
+
+class Replacing(Sound):
+    """Right: an evaluation takes the place of the one before."""
+
+    open = evaluating(lambda at, name, step: at == step and name.startswith("evaluation/"))
+
+
+class Appending(Sound):
+    """Appends an evaluation to the one before."""
+
+    open = evaluating(lambda at, name, step: False)
+
+
+class ReplacingSteps(Sound):
+    """Takes out all of a step that is evaluated."""
+
+    open = evaluating(lambda at, name, step: at == step)
+
+
+class ReplacingAll(Sound):
+    """Takes out the evaluations of all steps."""
+
+    open = evaluating(lambda at, name, step: name.startswith("evaluation/"))
+
+
+EVERY, LATEST = "writes_every_number", "keeps_the_evaluation_that_is_last"
 BROKEN = {
     Elsewhere: {"leaves_what_it_names"},
     Rounding: {EVERY},
+    FourDigits: {EVERY},
+    FirstOfAStep: {EVERY},
+    RoundingInPlace: {"leaves_what_it_gets"},
+    NewAtZero: {"keeps_what_it_logged_when_it_is_resumed"},
+    Appending: {LATEST},
+    ReplacingSteps: {LATEST},
+    ReplacingAll: {LATEST},
     FirstColumns: {EVERY},
     LossAlone: {EVERY},
     Successful: {"keeps_what_it_logged_of_a_run_that_fails"},
@@ -293,7 +377,7 @@ def test_the_law_that_is_broken_is_named(logger):
     assert BROKEN[logger] <= broken_laws("logger", logger)
 
 
-@pytest.mark.parametrize("logger", [Sound, Buffered, Timed])
+@pytest.mark.parametrize("logger", [Sound, Buffered, Timed, Replacing])
 def test_a_sound_logger_breaks_none(logger):
     assert broken_laws("logger", logger) == set()
 
