@@ -15,6 +15,8 @@ from lightly.utils import dist
 from torch import Tensor, distributed, nn
 from torch.nn.functional import normalize
 
+from ccl_plugins.kinds import registry
+from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.objectives import InfoNCE, SupCon
 from ccl_plugins.pairs import Masks, Pairs, Queue, Samples
 from ccl_plugins.protocols import Embedded, trait
@@ -113,7 +115,8 @@ def embed(method: Any, views: list[Tensor]) -> Embedded:
 
 def pairs_of_embedded(method: Any, embedded: Embedded, first: int = 0, epoch: int = 0) -> Pairs:
     """The pairs of embeddings on the sphere, with conditions as in `pairs_of`."""
-    pairs: Pairs = method.pairs(embedded, samples_of(method, embedded, first, epoch))
+    with seeded():  # some may be drawn
+        pairs: Pairs = method.pairs(embedded, samples_of(method, embedded, first, epoch))
     return pairs
 
 
@@ -190,10 +193,17 @@ def _mean(x: Tensor, ranks: int) -> Tensor:
     return x / ranks
 
 
-def begin_epoch(method: Any, epoch: int) -> None:
-    """Have a method read its condition values again, as when an epoch begins."""
+def begin_epoch(method: Any, epoch: int) -> list[Tensor]:
+    """Have a method read its condition values again, as when an epoch begins; what it looks up."""
+    looked_up = list[Tensor]()
+
+    def look_up(index: Tensor) -> dict[str, Tensor]:
+        looked_up.append(index)
+        return conditions_of(index, epoch, reader=method)
+
     if read := trait(method, "read_conditions"):
-        read(functools.partial(conditions_of, epoch=epoch, reader=method))
+        read(look_up)
+    return looked_up
 
 
 def observe(subject: Subject, method: Any) -> Any:
@@ -269,7 +279,7 @@ def check_features_are_of_the_backbone(subject: Subject) -> None:
         student.forward = _keeping(student.forward, made)  # a call of `forward` too
     features = embed(method, views_of(method)).features
     rows, given = features.detach().flatten(0, -2), torch.cat(made)
-    lost = (torch.cdist(rows, given).amin(1) > 1e-3).sum()
+    lost = ((rows[:, None] - given).abs().amax(2).amin(1) > 1e-4).sum()
     require(not lost, f"{int(lost)} of {len(rows)} rows of features are not what the network gave")
     require(
         features.requires_grad, "features carry no gradient, which objectives that read them need"
@@ -719,8 +729,10 @@ def check_keys_carry_no_gradient(subject: Subject) -> None:
     for training in (True, False):
         method = subject.build().train(training)
         views = views_of(method)
-        embedded, pairs = method.embed(views), pairs_of(method, views)
+        embedded, pairs = embed(method, views), pairs_of(method, views)
         keys = {"embed(views).keys": embedded.keys}
+        if embedded.patches is not None:
+            keys["embed(views, masks).patches.teacher"] = embedded.patches.teacher
         if pairs.queue is not None:
             keys["pairs(...).queue.keys"] = pairs.queue.keys
         if project_key := trait(method, "project_key"):
@@ -815,14 +827,22 @@ def check_reads_the_conditions_that_it_declares(subject: Subject) -> None:
     samples = samples_of(method, embedded)
 
     def pairs_with(condition: Mapping[str, Tensor]) -> Pairs:
-        # By a copy: should pairs change the method, another law says so.
-        pairs: Pairs = copy.deepcopy(method).pairs(embedded, replace(samples, condition=condition))
+        with seeded():  # by a copy: should pairs change the method, another law says so
+            copied = copy.deepcopy(method)
+            pairs: Pairs = copied.pairs(embedded, replace(samples, condition=condition))
         return pairs
 
     alone = {name: samples.condition[name] for name in declared}
     others = samples.condition.keys() - alone.keys()
     same = _as_compared(pairs_with(alone), pairs_with(samples.condition), others)
     require(same, "the pairs are others without the conditions that its `conditions` does not name")
+    for parameter, name in subject.choice.params.items():
+        if isinstance(name, str) and name in declared:
+            params = {**subject.choice.params, parameter: "another"}
+            other = subject.chosen_as(registry().choose(subject.kind, subject.spec.id, **params))
+            named = {*trait(other.build(), "conditions")}
+            report = f"with {parameter}='another' it declares the conditions {sorted(named)}"
+            require("another" in named, report)
     example = hasattr(method, "EXAMPLE_CONDITION")  # then it may take no other values
     for name, types in declared.items():
         for each in types[:1] if example else types:
@@ -853,10 +873,10 @@ def _as_compared(x: Pairs, y: Pairs, but: Collection[str]) -> bool:
 def check_masks_the_views_that_it_says(subject: Subject) -> None:
     """``masked_views`` must be the number of views of ``masking``, which draws from global generators.
 
-    A mask is ``(rows, columns)``, bool; masked patches come with scores.
+    A mask is ``(rows, columns)``, bool.
     """
     method = subject.build().train()
-    views, masking = views_of(method), trait(method, "masking")
+    masking = trait(method, "masking")
     number = trait(method, "masked_views")(subject.choice.params)
     if not number and masking is None:
         raise SkipTest("it masks no patches")
@@ -873,8 +893,38 @@ def check_masks_the_views_that_it_says(subject: Subject) -> None:
     shapes = {(tuple(mask.shape), mask.dtype) for mask in drawn[0]}
     require(shapes == {wanted}, f"masking{SHAPE[1:]} gives {shapes}, and must give {wanted}")
     require_identical(drawn[1], drawn[0], "masks under the same seed")
-    patches = method.embed(views, masks_of(method, views)).patches
+
+
+@torch.no_grad()
+def check_scores_masked_patches(subject: Subject) -> None:
+    """Scores of masked patches must be a student's, which has not seen them, and a teacher's, which has.
+
+    They come in the order of the samples, and of the views of each.
+    """
+    method = subject.build().eval()
+    views = views_of(method)
+    if (masks := masks_of(method, views)) is None:
+        raise SkipTest("it masks no patches")
+    patches = method.embed(views, masks).patches
     require(patches is not None, "embed(views, masks) gave no patches")
+    masked, counts = masks.masked, masks.masked.sum((2, 3))
+    require_equal(patches.counts, counts, "the numbers of masked patches")
+    lengths = len(patches.student), len(patches.teacher), int(counts.sum())
+    report = f"{lengths[2]} masked patches have {lengths[0]} scores of a student, {lengths[1]} of a teacher"
+    require(len({*lengths}) == 1, report)
+    # Other pixels in all masked patches of one view of one sample.
+    sample, view = divmod(int(counts.argmax()), counts.shape[1])
+    height, width = (side // of for side, of in zip(SHAPE[1:], masked.shape[2:], strict=True))
+    hidden = masked[sample, view].repeat_interleave(height, 0).repeat_interleave(width, 1)
+    views[view] = views[view].clone()
+    views[view][sample] += hidden * normal(*SHAPE, seed=7)
+    others = method.embed(views, masks).patches
+    require_equal(others.student, patches.student, "the student's, once hidden pixels are others")
+    place = torch.arange(counts.numel()).repeat_interleave(counts.flatten())
+    changed = (others.teacher - patches.teacher).abs().amax(1) > 0
+    wanted = place == sample * counts.shape[1] + view
+    report = f"{int(changed.sum())} of the teacher's {int(wanted.sum())} scores of a view follow its pixels"
+    require(torch.equal(changed, wanted), report)
 
 
 def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:
@@ -901,7 +951,10 @@ def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:
                 return
             for pairs in batches:
                 _require_conditions(queue, pairs, epoch)
-            begin_epoch(method, epoch + 1)
+            for index in begin_epoch(method, epoch + 1):
+                right = index.ndim == 1 and index.dtype == torch.long and bool((index >= 0).all())
+                report = f"it looks up {index.tolist()}, and dataset indices (k,) are from 0 on"
+                require(right, report)
 
 
 def _require_conditions(queue: Queue, pairs: Pairs, epoch: int) -> None:
@@ -929,6 +982,27 @@ def _require_conditions(queue: Queue, pairs: Pairs, epoch: int) -> None:
                     f"a key of sample {sample} has {held.tolist()} of the condition {name!r} in epoch"
                     f" {epoch}, and the sample has {wanted.tolist()}",
                 )
+
+
+@torch.no_grad()
+def check_a_queue_keeps_its_statistics(subject: Subject) -> None:
+    """Gram matrices that ``keep_statistics`` is asked for must be those of the conditions in the queue."""
+    method = subject.build().eval()
+    queue = pairs_of(method, views_of(method)).queue
+    if queue is None or not hasattr(method, "keep_statistics"):
+        raise SkipTest("its pairs have no queue, or it has no `keep_statistics`")
+    method.keep_statistics({"of color": Statistic("color", Tensor.double)})
+    for number in range(10):  # more than the queue of an example holds
+        method.enqueue(pairs_of(method, views_of(method, number), number * N))
+    begin_epoch(method, 1)
+    queue = pairs_of(method, views_of(method), epoch=1).queue
+    if queue is None or len(queue.valid) < N or "color" not in queue.condition:
+        raise SkipTest("its queue is too small, or without conditions")
+    require("of color" in queue.grams, "queue.grams has no Gram matrix of the name that was given")
+    colors = queue.condition["color"][queue.valid].double()
+    require_equal(
+        queue.grams["of color"], colors.T @ colors, "the Gram matrix", rtol=1e-4, atol=1e-5
+    )
 
 
 def check_only_buffers_are_enqueued(subject: Subject) -> None:

@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 from ccl_plugins.methods import IBOT, Dual, FeatureQueue, MoCoV2, SimCLR, WithQueue
 from ccl_plugins.numerics.distributed import gather
-from ccl_plugins.pairs import Samples, in_batch, with_keys
+from ccl_plugins.pairs import PatchScores, Samples, in_batch, with_keys
 from ccl_plugins.protocols import Embedded
 
 CHANGES = "embedding_and_pairing_change_nothing"
@@ -862,6 +862,101 @@ class MasksByItself(IBOT):
         super().__setattr__(name, OwnDraws() if name == "masking" else value)
 
 
+class SeesMasked(IBOT):
+    """Scores patches as its student sees them without a mask."""
+
+    EXAMPLE = IBOT.EXAMPLE
+
+    def embed(self, views, masks=None):
+        embedded = super().embed(views, masks)
+        if masks is None:
+            return embedded
+        seen = [self.backbone(view, None, self.mask_token)[1] for view in views]
+        student = self.head(torch.stack(seen, 1).flatten(0, 3)[masks.places()])
+        return replace(embedded, patches=replace(embedded.patches, student=student))
+
+
+class ByViews(IBOT):
+    """Scores of patches in the order of views."""
+
+    EXAMPLE = IBOT.EXAMPLE
+
+    def embed(self, views, masks=None):
+        embedded = super().embed(views, masks)
+        if masks is None:
+            return embedded
+        n, count, *_ = masks.masked.shape
+        rows = torch.arange(n * count).repeat_interleave(embedded.patches.counts.flatten())
+        order = (rows % count).argsort(stable=True)
+        scores = embedded.patches.student[order], embedded.patches.teacher[order]
+        return replace(embedded, patches=PatchScores(*scores, embedded.patches.counts))
+
+
+class WithoutScores(IBOT):
+    """Gives no scores of masked patches."""
+
+    EXAMPLE = IBOT.EXAMPLE
+
+    def embed(self, views, masks=None):
+        return replace(super().embed(views, masks), patches=None)
+
+
+class NoStatistics(SoundKeys):
+    """Forgets what statistics it is to keep."""
+
+    def keep_statistics(self, statistics):
+        pass
+
+
+class StaleStatistics(SoundKeys):
+    """Writes condition values past the statistics of them."""
+
+    def read_conditions(self, look_up):
+        for name, rows in look_up(self.queue.index.clamp_min(0)).items():
+            self.queue.condition(name, rows).copy_(rows)
+
+
+class LooksUpNothing(SoundKeys):
+    """Looks up places that hold nothing yet."""
+
+    def read_conditions(self, look_up):
+        look_up(self.queue.index)
+        super().read_conditions(look_up)
+
+
+class Renamed(SimCLR):
+    """Declares the default of a name."""
+
+    EXAMPLE = {"dim": 8, "on": "site"}  # noqa: RUF012
+    conditions = {"site": ("categorical",)}  # noqa: RUF012
+
+    def __init__(self, dim: int = 8, on: str = "site", *, backbone: nn.Module) -> None:
+        super().__init__(16, dim, backbone=backbone)
+        self.on = on
+
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
+        return pairs.excluding(pairs.same_class(self.on))
+
+
+class Named(Renamed):
+    """Declares the name that it is given."""
+
+    @property
+    def conditions(self):
+        return {self.on: ("categorical",)}
+
+
+class Drawing(SoundKeys):
+    """Leaves out some of the keys, drawn anew for each batch."""
+
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
+        own, few = pairs.own(), torch.rand(pairs.keys.shape[1]) < 0.1
+        lost = torch.cat([few & ~own, torch.zeros(len(own), 32, dtype=torch.bool)], 1)
+        return pairs.excluding(lost)
+
+
 class MasksMore(IBOT):
     """Masks two views, and says one."""
 
@@ -930,6 +1025,15 @@ BROKEN = {
     },
     DeniesItsQueue: {"what_is_enqueued_are_keys"},
     WithGraphs: {"goes_through_an_epoch"},
+    SeesMasked: {"scores_masked_patches"},
+    ByViews: {"scores_masked_patches", "two_processes_equal_one"},
+    WithoutScores: {"scores_masked_patches"},
+    NoStatistics: {"a_queue_keeps_its_statistics"},
+    StaleStatistics: {"a_queue_keeps_its_statistics"},
+    LooksUpNothing: {"a_queue_keeps_the_conditions_of_its_keys"},
+    Renamed: {"reads_the_conditions_that_it_declares"},
+    Named: set(),
+    Drawing: set(),
     MasksMore: {"masks_the_views_that_it_says"},
     FirstTwo: {"every_view_reaches_the_pairs"},
     TwoAndNoMore: set(),
