@@ -46,7 +46,8 @@ def check_is_a_module(subject: Subject) -> None:
 def check_features_are_as_long_as_it_says(subject: Subject) -> None:
     """In training and in evaluation, features must be (n, num_features) finite float32 numbers.
 
-    Heads are built for these before the first call.  Images of one color have such features, too.
+    Heads are built for these before the first call.  Images of one color have such features, too, and a
+    backbone with other parameters has as many as it says.
 
     If images are not (n, 3, 32, 32), give the shape of one in a class attribute ``EXAMPLE_SHAPE``; if it
     takes token ids, the number of them in ``EXAMPLE_VOCABULARY``.
@@ -64,13 +65,20 @@ def check_features_are_as_long_as_it_says(subject: Subject) -> None:
         right = features.shape == (len(x), width) and width == backbone.num_features
         require(right and bool(features.isfinite().all()), report)
     require(isinstance(width, int), f"num_features is {width!r}, of which no layer can be built")
+    for setting, changed in subject.with_other_numbers().items():
+        other = changed.build().eval()
+        try:
+            features = _features(other, x)
+        except Exception:  # it takes other images with this number
+            continue
+        width = other.num_features
+        report = f"with {setting} it gave {tuple(features.shape)}, and has num_features {width}"
+        require(features.shape == (len(x), width), report)
     if x.is_floating_point():
         for color in (0.0, 1.0):
-            finite = bool(backbone(torch.full_like(x, color)).isfinite().all())
-            require(
-                finite,
-                f"in evaluation, images of {color} everywhere have features that are not finite",
-            )
+            features = backbone(torch.full_like(x, color))
+            report = f"in evaluation, features of images of {color} everywhere are not finite"
+            require(bool(features.isfinite().all()), report)
 
 
 def check_a_call_changes_nothing_else(subject: Subject) -> None:

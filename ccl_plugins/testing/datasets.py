@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import pickle
@@ -19,7 +20,6 @@ from torch.utils.data._utils import worker
 
 import ccl_registry as engine
 from ccl_plugins.files.looks import Looks, look
-from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.groups import check_apart, sample_groups
 from ccl_plugins.metadata.variable import Variable, check_values
 from ccl_plugins.protocols import ValueType, trait
@@ -104,11 +104,17 @@ def check_gives_images_and_targets(subject: Subject) -> None:
 
 def check_metadata_has_a_row_per_sample(subject: Subject) -> None:
     """Every metadata column must have one row per sample, and one column must be ``label``."""
-    dataset = subject.build()
+    _require_rows(subject.build(), "")
+    for setting, other in subject.with_other_numbers().items():
+        with contextlib.suppress(ValueError):  # the number is refused
+            _require_rows(other.build(), f"with {setting} ")
+
+
+def _require_rows(dataset: Any, setting: str) -> None:
     for name in SPLITS:
         split = dataset(name)
         rows = {column: len(values) for column, values in split.metadata.items()}
-        report = f"the split {name!r} has {len(split)} samples and rows {rows}"
+        report = f"{setting}the split {name!r} has {len(split)} samples and rows {rows}"
         require("label" in rows and set(rows.values()) == {len(split)}, report)
 
 
@@ -347,29 +353,13 @@ def check_is_the_same_in_another_process(subject: Subject) -> None:
     """
     supplied = supplied_for(subject.choice)
     _drawn_alike(subject.choice, supplied)  # first here, and last in the other process
-    choices = {**_with_other_numbers(subject, supplied), "as given": subject.choice}
+    choices = dict[str, engine.Choice]()
+    for setting, other in subject.with_other_numbers().items():
+        with contextlib.suppress(Exception):  # the number is refused, in whatever way
+            _drawn_alike(other.choice, supplied)
+            choices[f"with {setting}"] = other.choice
+    choices["as given"] = subject.choice
     require_same_in_another_process(_each_drawn_alike, choices, supplied)
-
-
-OTHERS = 3
-"""Choices of other numbers that are compared."""
-
-
-def _with_other_numbers(subject: Subject, supplied: Mapping[str, Any]) -> dict[str, engine.Choice]:
-    """The choice with one number changed, for each of some numbers that the data set takes."""
-    found = dict[str, engine.Choice]()
-    for name, value in subject.choice.params.items():
-        if type(value) not in (int, float) or len(found) == OTHERS:
-            continue
-        other = value + 1 if type(value) is int else value / 2
-        try:
-            params = {**subject.choice.params, name: other}
-            changed = registry().choose(subject.kind, subject.spec.id, **params)
-            _drawn_alike(changed, supplied)
-        except Exception:  # it is refused, in whatever way
-            continue
-        found[f"with {name}={other}"] = changed
-    return found
 
 
 def _each_drawn_alike(

@@ -92,6 +92,22 @@ class Subject:
         """The component with other parameters, and the same condition values; it can be sent."""
         return Subject(self.spec, chosen=choice, condition_values=self.condition_values)
 
+    def with_other_numbers(self) -> dict[str, Subject]:
+        """The component with one number changed, by ``"k=4"``, for each of three numbers that it takes."""
+        found = dict[str, Subject]()
+        for name, value in self.choice.params.items():
+            if type(value) not in (int, float) or len(found) == 3:
+                continue
+            other = value + 1 if type(value) is int else value / 2
+            try:
+                params = {**self.choice.params, name: other}
+                changed = self.chosen_as(registry().choose(self.kind, self.spec.id, **params))
+                changed.build()
+            except Exception:  # it is refused, in whatever way
+                continue
+            found[f"{name}={other}"] = changed
+        return found
+
     def build(self, *, drawn: int = 0, **supplied: Any) -> Any:
         """Build a new object under the seed ``drawn``; ``supplied`` replaces some of the kit's inputs."""
         from ccl_plugins.testing.inputs import seeded, supplied_for

@@ -263,6 +263,28 @@ class Staying(Sound):
         return features * torch.linspace(1, 2, features.shape[1])
 
 
+class OfAWidth(Sound):
+    """Features of a width."""
+
+    def __init__(self, width: int = 12) -> None:
+        super().__init__()
+        if width < 1:
+            raise ValueError(f"width must be 1 or more, not {width}")
+        self.num_features = width
+        self.last = nn.Linear(12, width)
+
+    def forward(self, x):
+        return self.last(super().forward(x))
+
+
+class OfItsDefaultWidth(OfAWidth):
+    """Features of 12 numbers, whatever their width should be."""
+
+    def __init__(self, width: int = 12) -> None:
+        super().__init__(width)
+        self.last = nn.Linear(12, 12)
+
+
 class DividesByTheSpread(Sound):
     """Divides an image by its standard deviation, which is 0 in one of one color."""
 
@@ -512,6 +534,8 @@ NAMES, PLACE = "names_its_own_parameters", "patches_are_in_place"
 ELSE, WHOLE = "a_call_changes_nothing_else", "moves_to_a_device_whole"
 BROKEN = {
     DividesByTheSpread: {LONG},
+    OfAWidth: set(),
+    OfItsDefaultWidth: {LONG},
     KeepsItsGrid: {BEFORE},
     KeepsAGridForEachSize: set(),
     OfChannels: set(),

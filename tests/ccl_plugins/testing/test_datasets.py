@@ -51,6 +51,20 @@ class Ragged(Sound):
     split = ShortColumn
 
 
+class RaggedWithFewer(Sound):
+    """Leaves out rows of the images, and none of the metadata."""
+
+    def __init__(self, leave_out: int = 0) -> None:
+        if not 0 <= leave_out < 24:
+            raise ValueError(f"leave_out must be 0 to 23, not {leave_out}")
+        self.leave_out = leave_out
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        found.rows = found.rows[self.leave_out :]
+        return found
+
+
 class Mislabelled(Sound):
     """A schema of another column."""
 
@@ -667,6 +681,7 @@ BROKEN = {
     Backwards: {"the_test_split_is_another", LEAK},
     OneSplit: {"the_test_split_is_another", LEAK},
     NoLabels: {"gives_images_and_targets"},
+    RaggedWithFewer: {"metadata_has_a_row_per_sample"},
     Ragged: {"metadata_has_a_row_per_sample", "schema_says_what_metadata_holds"},
     Mislabelled: {"schema_says_what_metadata_holds"},
     Words: {"schema_says_what_metadata_holds"},
