@@ -8,6 +8,7 @@ import functools
 import random
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import SkipTest, mock
@@ -142,6 +143,14 @@ def require_same_on_two_ranks(
         raise SkipTest(f"it cannot be sent to another process: {error}") from error
     for rank, result in enumerate(results):
         require_equal(result, expected, f"on rank {rank}", rtol=rtol, atol=atol)
+
+
+@contextlib.contextmanager
+def warnings_ignored() -> Iterator[None]:
+    """A component may warn inside, even where warnings are errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def letters(text: str) -> Tensor:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +15,12 @@ from torch.nn.functional import normalize, one_hot
 from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.columns import tensor_columns
 from ccl_plugins.protocols import Frozen, Images, Measurement, Towers, trait
-from ccl_plugins.testing.assertions import require, require_equal, require_unchanged
+from ccl_plugins.testing.assertions import (
+    require,
+    require_equal,
+    require_unchanged,
+    warnings_ignored,
+)
 from ccl_plugins.testing.inputs import CLASSES, SHAPE, WORDS, SmallBackbone, normal, seeded
 from ccl_plugins.testing.subject import Subject
 
@@ -693,7 +696,7 @@ def check_leaves_out_samples_without_a_value(subject: Subject) -> None:
     given = splits()
     lacking, present = zip(*(_without_values(split, columns) for split in given), strict=True)
     try:
-        with _warnings_ignored():
+        with warnings_ignored():
             found = _by_name(evaluator(*lacking))
     except ValueError:
         return
@@ -707,14 +710,6 @@ def check_leaves_out_samples_without_a_value(subject: Subject) -> None:
             for m in (each, expected[name])
         )
         require_equal(found_of, without, where, rtol=1e-3, atol=1e-4)
-
-
-@contextlib.contextmanager
-def _warnings_ignored() -> Iterator[None]:
-    """What is left out may be a warning, and warnings may be errors."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _without_values(split: Frozen, columns: Collection[str]) -> tuple[Frozen, Frozen]:
@@ -821,7 +816,7 @@ def _require_known_classes_alone(subject: Subject, column: str) -> None:
         return split.take((ids != ids.max()).nonzero().flatten())
 
     def measured(train: Frozen, test: Frozen) -> dict[str, Measurement]:
-        with _warnings_ignored():
+        with warnings_ignored():
             return _by_name(subject.build()(without_the_last(train), test))
 
     train, test = splits()

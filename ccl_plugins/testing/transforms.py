@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import SkipTest
 
@@ -25,6 +28,7 @@ from ccl_plugins.testing.assertions import (
     require_same_draws,
     require_same_in_another_process,
     require_unchanged,
+    warnings_ignored,
 )
 from ccl_plugins.testing.inputs import SHAPE, images, seeded
 from ccl_plugins.testing.subject import Subject
@@ -67,7 +71,8 @@ def observe(subject: Subject, built: Any) -> Any:
 def check_gives_as_many_views_as_it_says(subject: Subject) -> None:
     """``transform(image)`` must be a list of ``count`` finite float32 tensors of one shape.
 
-    Views of texts may be whole numbers; each modality has a shape of its own, and each of its ``sizes``.
+    Views of texts may be whole numbers; each modality has a shape of its own, and each of its ``sizes``, of
+    which the first is its ``size``.  The functions in ``transforms`` give these shapes, too.
     A parameter ``count`` of the constructor is the number of views, and so is that of ``transforms``.
     """
     built, sample = subject.build(), samples(subject)[0][0]
@@ -100,6 +105,12 @@ def _require_views(built: Any, sample: Any) -> None:
     square = all(size is None or shape[-2:] == (size, size) for (_, size), shape in shapes)
     one_shape = len(shapes) == len(set(kinds)) and square
     require(len(drawn) == len(names) == built.count >= 1 and one_shape and finite, report)
+    for i, (function, view) in enumerate(zip(functions or [], drawn, strict=False)):
+        alone = tuple(function(sample).shape), tuple(view.shape)
+        require(alone[0] == alone[1], f"transforms[{i}] gives {alone[0]}, and a call {alone[1]}")
+    size, sizes = getattr(built, "size", None), trait(built, "sizes")
+    first = not sizes or not isinstance(size, int) or sizes[0] == size
+    require(first, f"its size is {size}, and the first of its sizes {list(sizes)}")
 
 
 def check_is_drawn_from_the_generators(subject: Subject) -> None:
@@ -134,6 +145,9 @@ SEEDS = range(8)
 MANY_SEEDS = range(64)
 """Of views that change one image of ten, all are equal to the first under so many seeds once in 800."""
 
+
+LARGE_SEED = 2**62
+"""Seeds of training are below 2^63: as floating point, or in 32 bits, many become one."""
 
 Draw: TypeAlias = Callable[[Sequence[int]], list[Tensor]]
 """From seeds to the views of a sample that are drawn under each, (seeds, ...), in their order."""
@@ -181,8 +195,9 @@ def _kinds(built: Any) -> list[tuple[str, Any]]:
 def check_views_of_an_image_are_drawn_apart(subject: Subject) -> None:
     """Of a random transform, views of one image must differ: equal ones are no pair to learn from.
 
-    Draw inside the loop over the views.  This is for views of one modality and one size, of which
-    neither is the same under every seed.
+    Draw inside the loop over the views, each step: where one flip or one brightness is drawn for all, what
+    it changes goes together in two views from seed to seed.  This is for views of one modality and one
+    size, of which neither is the same under every seed.
     """
     built, ((sample, *_), batch) = subject.build(), samples(subject)
     views = _ways(built, sample, batch[0])["a call"](SEEDS)
@@ -194,6 +209,52 @@ def check_views_of_an_image_are_drawn_apart(subject: Subject) -> None:
     for i, j in pairs:
         together = torch.equal(views[i], views[j])
         require(not together, f"the views {i} and {j} are equal under {len(SEEDS)} seeds")
+    if not _takes_images(built, batch):
+        return
+    for what, image in _telling(batch[0]).items():
+        drawn = [_coarse(view) for view in _ways(built, image, image)["a call"](MANY_SEEDS)]
+        for i, j in pairs:
+            most = _most_correlated(drawn[i], drawn[j])
+            report = f"of an image {what}, the views {i} and {j} change together from seed to seed"
+            require(most < TOGETHER, f"{report}: their correlation is {most:.2f}")
+
+
+TOGETHER = 0.8
+"""The largest correlation of a part of two views; the built-ins: .45, as of so many independent numbers."""
+
+
+def _telling(image: Tensor) -> dict[str, Tensor]:
+    """An image of one color, which shows what changes colors, and one that shows what moves pixels."""
+    even = torch.full_like(image, 60)
+    even[:1] = 180
+    height, width = image.shape[-2:]
+    band = (torch.arange(height)[:, None] * 3 // height == 1).expand(height, width)
+    shapes = (torch.arange(width) * 250 // width).to(image.dtype).expand(image.shape).clone()
+    shapes[0] = 220 * band + 20
+    return {"of one color": even, "of a band and a slope": shapes}
+
+
+def _coarse(views: Tensor) -> Tensor:
+    """What a seed may change in views (seeds, channels, height, width), as numbers (seeds, k)."""
+    views = views.double()
+    cells = functional.adaptive_avg_pool2d(views, 4).flatten(2)  # (seeds, channels, 16)
+    numbers = [cells]
+    for over in (2, (1, 2)):  # beside the other parts of a channel, and of all
+        deviation = views.flatten(2).std(over, keepdim=True).clamp_min(1e-9)
+        numbers.append((cells - cells.mean(over, keepdim=True)) / deviation)
+    return torch.cat(numbers, 2).flatten(1)
+
+
+def _most_correlated(first: Tensor, second: Tensor) -> float:
+    """The largest correlation, over seeds, of one number of two views; of rare changes 0."""
+    often = [
+        (each - each.median(0).values).abs() > 1e-3 * each.abs().amax(0).clamp_min(1e-6)
+        for each in (first, second)
+    ]
+    both = torch.stack([each.sum(0) for each in often]).amin(0) >= len(first) // 6
+    a, b = (each - each.mean(0) for each in (first, second))
+    found = (a * b).sum(0) / (a.norm(dim=0) * b.norm(dim=0)).clamp_min(1e-12)
+    return float(found[both].abs().max()) if both.any() else 0.0
 
 
 def check_every_view_is_drawn(subject: Subject) -> None:
@@ -251,12 +312,17 @@ def check_remembers_no_image(subject: Subject) -> None:
 
     Nor may it know an image by ``id()``: memory is used again for the next one.
     """
-    built, ((sample, *_), batch) = subject.build(), samples(subject)
-    for seed in (0, 1):
+    built, ((sample, *others), batch) = subject.build(), samples(subject)
+    for seed in range(min(2, len(others))):
         with seeded(seed):
             expected = subject.build()(sample)
         with seeded(seed):
             require_identical(built(sample), expected, f"in a later call, under the seed {seed}")
+        with seeded(seed):
+            built(others[seed])
+        with seeded(seed):
+            where = f"after another sample, under the seed {seed}"
+            require_identical(built(sample), expected, where)
     with seeded():
         require_identical(
             built.plain(batch[1]), subject.build().plain(batch[1]), "plain, of another sample later"
@@ -306,8 +372,16 @@ def check_leaves_the_image_as_it_is(subject: Subject) -> None:
 
 def check_plain_takes_a_batch(subject: Subject) -> None:
     """``plain(images)`` of a batch must be ``plain(image)`` of each, stacked: features are computed so."""
-    built, batch = subject.build(), samples(subject)[1]
+    built, batch = subject.build(), _of_all_brightness(samples(subject)[1])
     require_equal(built.plain(batch), torch.stack([built.plain(image) for image in batch]))
+
+
+def _of_all_brightness(batch: Any) -> Any:
+    """A batch whose images of bytes are each darker than the one before."""
+    if not isinstance(batch, Tensor) or batch.dtype != torch.uint8:
+        return batch
+    divisor = torch.arange(1, len(batch) + 1, dtype=torch.uint8)
+    return batch // divisor.reshape(-1, *[1] * (batch.ndim - 1))
 
 
 def check_plain_is_not_augmented(subject: Subject) -> None:
@@ -336,17 +410,25 @@ def _require_shape(built: Any, image: Any, shape: tuple[int, ...]) -> None:
 
 
 def check_a_pil_image_is_as_its_pixels(subject: Subject) -> None:
-    """``plain`` of a PIL image must be that of its pixels: features are computed of either."""
+    """``plain`` of a PIL image must be that of its pixels: features are computed of either.
+
+    The channels of an even image are compared, and quarters of another one, which show what is turned.
+    """
     built, image = subject.build(), _image_of_channels(subject, (200, 100, 50))
-    picture = Image.fromarray(image.permute(1, 2, 0).numpy())
-    try:
-        plain = built.plain(picture)
-    except Exception as error:
-        raise SkipTest(f"it takes no PIL image: {error}") from error
-    like = built.plain(image)
-    require_equal(
-        plain, like, rtol=0, atol=0.05 * float((like - built.plain(255 - image)).abs().max())
-    )
+    halves = image.clone()
+    halves[0, : image.shape[1] // 2] = 20
+    halves[1, :, : image.shape[2] // 2] = 220
+    for pixels, compared in ((image, None), (halves, 2)):
+        picture = Image.fromarray(pixels.permute(1, 2, 0).numpy())
+        try:
+            plain = built.plain(picture)
+        except Exception as error:
+            raise SkipTest(f"it takes no PIL image: {error}") from error
+        like = built.plain(pixels)
+        apart = 0.05 * float((like - built.plain(255 - pixels)).abs().max())
+        if compared:
+            plain, like = (functional.adaptive_avg_pool2d(each, compared) for each in (plain, like))
+        require_equal(plain, like, rtol=0, atol=apart)
 
 
 DRAWS = range(24)
@@ -453,7 +535,7 @@ def _listed(values: Tensor) -> str:
 
 def check_views_of_a_batch_are_drawn_row_by_row(subject: Subject) -> None:
     """A row of ``batch_transforms`` must depend on its image and seed alone: runs resume, ranks share."""
-    built, (_, batch) = subject.build(), samples(subject)
+    built, batch = subject.build(), _of_all_brightness(samples(subject)[1])
     functions = trait(built, "batch_transforms") or []
     report = f"with count {built.count}, it has {len(functions)}"
     require(len(functions) in (0, built.count), report)
@@ -470,6 +552,13 @@ def check_views_of_a_batch_are_drawn_row_by_row(subject: Subject) -> None:
         require(types[0] == types[1], f"a view is of {types[0]}, and plain(image) of {types[1]}")
         alone = [function(batch[i : i + 1], seeds[i : i + 1]) for i in range(len(batch))]
         require_equal(torch.cat(alone), together, "each row alone", rtol=1e-4, atol=1e-5)
+        one = batch[:1].expand(len(SEEDS), *batch.shape[1:]).contiguous()
+        few, large = (function(one, torch.tensor([*SEEDS]) + start) for start in (0, LARGE_SEED))
+        random = not (few == few[0]).all()
+        report = (
+            f"views of one image are all equal under seeds from {LARGE_SEED} on, and not from 0 on"
+        )
+        require(not random or not bool((large == large[0]).all()), report)
 
 
 def check_views_of_a_batch_are_drawn_on_its_device(subject: Subject) -> None:
@@ -485,3 +574,74 @@ def check_views_of_a_batch_are_drawn_on_its_device(subject: Subject) -> None:
         with on_meta():
             views = function(batch.to("meta"), torch.arange(len(batch), device="meta"))
         require(views.device.type == "meta", f"views are on the device {views.device}")
+
+
+def check_refuses_values_that_it_cannot_take(subject: Subject) -> None:
+    """What ``check_values`` lets through of a column must give finite views, and a missing number does not.
+
+    0, numbers below it and large ones are values; of texts an empty one is, and a long one.  A transform
+    that checks values warns where it loses the end of a text.
+    """
+    built, (_, batch) = subject.build(), samples(subject)
+    if trait(built, "source") is None or isinstance(batch, Tensor) or not len(batch):
+        raise SkipTest("it reads no column")
+    check_values = trait(built, "check_values")
+    for what, value in _unusual(batch[0], trait(built, "value_types") or ()):
+        column = [*batch, value]
+        try:
+            with warnings_ignored():
+                check_values(column if isinstance(value, str) else torch.as_tensor(column))
+                views = [*built(value), built.plain(value)]
+        except ValueError:
+            continue
+        finite = all(bool(torch.as_tensor(view).isfinite().all()) for view in views)
+        require(finite, f"check_values takes {what}, {value!r:.60}, and views of it are not finite")
+    if not isinstance(batch[0], str) or not hasattr(built, "check_values"):
+        return
+    ends = ["a word " * 500 + end for end in ("one", "another")]
+    if torch.equal(*map(built.plain, ends)):
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            check_values(ends)
+        require(
+            bool(heard), "it loses the end of texts of 1,000 words, and check_values does not warn"
+        )
+
+
+def _unusual(like: Any, value_types: Sequence[str]) -> list[tuple[str, Any]]:
+    """Values as a column may have them, with what they are."""
+    if isinstance(like, str):
+        return [("an empty text", ""), ("a long text", "a word " * 500)]
+    if "continuous" not in value_types:
+        return []
+    numbers = {"0": 0.0, "a negative number": -3.0, "a large number": 1e6, "NaN": math.nan}
+    shaped = torch.as_tensor(like, dtype=torch.float32)
+    return [(what, torch.full_like(shaped, value).tolist()) for what, value in numbers.items()]
+
+
+def check_fingerprint_follows_the_files_that_it_reads(subject: Subject) -> None:
+    """If a file that a transform reads changes, and its views with it, so must its ``fingerprint()``."""
+    batch = samples(subject)[1]
+    texts = [value for value in subject.choice.params.values() if isinstance(value, str | Path)]
+    changed = False
+    for path in (Path(text) for text in texts if Path(text).is_file()):
+        before, built = path.read_bytes(), subject.build()
+        expected, name = built.plain(batch), trait(built, "fingerprint")()
+        lines = before.splitlines(keepends=True)
+        try:
+            for other in (lines[:-1], lines[1:], lines[::-1]):
+                path.write_bytes(b"".join(other))
+                try:
+                    built = subject.build()
+                    views = built.plain(batch)
+                except Exception:  # such a file it does not read
+                    continue
+                if views.shape == expected.shape and torch.equal(views, expected):
+                    continue
+                changed, again = True, trait(built, "fingerprint")()
+                report = f"with other contents of {path.name} plain is another, and fingerprint() {again!r}"
+                require(again is not None and again != name, report)
+        finally:
+            path.write_bytes(before)
+    if not changed:
+        raise SkipTest("no parameter is a file whose lines change its views")

@@ -35,7 +35,7 @@ class Counting(Sound):
 
     def __call__(self, image):
         self.calls += 1
-        return [view + 0.01 * self.calls for view in super().__call__(image)]
+        return [view + 1e-4 * self.calls for view in super().__call__(image)]
 
 
 class Spoiling(Sound):
@@ -349,11 +349,184 @@ class Fixed(Sound):
         return [image / 255, image.flip(-1) / 255]
 
 
+class OneFlip(Sound):
+    """Flips all views or none, and adds noise to each."""
+
+    def __call__(self, image):
+        flipped = image.flip(-1) if torch.rand(()) < 0.5 else image
+        return super().__call__(flipped)
+
+
+class OneBrightness(Sound):
+    """Makes all views as bright, and moves each."""
+
+    def __call__(self, image):
+        bright = image / 255 * (0.8 + 0.4 * torch.rand(()))
+        return [bright.roll(int(torch.randint(32, ())), -1) for _ in range(2)]
+
+
+class Mixing(Sound):
+    """Adds a little of the image before."""
+
+    last = None
+
+    def __call__(self, image):
+        before, self.last = self.last, image.clone()
+        return super().__call__(image if before is None else (image / 2 + before / 2))
+
+
+class Brightest(Sound):
+    """Divides by the brightest pixel of a batch."""
+
+    def plain(self, image):
+        return image / image.max().clamp_min(1)
+
+
+class BrightestOfABatch(Together):
+    """Divides the views of a batch by its brightest pixel."""
+
+    def _view(self, images, seeds):
+        factor = (0.9 + 0.1 * uniforms(seeds, 1))[:, :, None, None]
+        return images / images.max().clamp_min(1) * factor
+
+
+class RoundedSeeds(Together):
+    """Computes with seeds as with numbers of 32 bits."""
+
+    def _view(self, images, seeds):
+        return images / 255 + uniforms(seeds.float().long(), 1)[:, :, None, None]
+
+
+class LyingPicture(Sound):
+    """Takes the width of a PIL image for its height."""
+
+    def plain(self, image):
+        if isinstance(image, torch.Tensor):
+            return image / 255
+        return pil_to_tensor(image).transpose(-1, -2) / 255
+
+
+class OneView:
+    """The function of one view."""
+
+    def __init__(self, transform, view):
+        self.transform, self.view = transform, view
+
+    def __call__(self, image):
+        return self.transform(image)[self.view]
+
+
+class OfTwoSizes(Sound):
+    """Right: a view of 32 pixels, and one of 16."""
+
+    sizes, size = (32, 16), 32
+
+    def __init__(self):
+        self.transforms = [OneView(self, i) for i in (0, 1)]
+
+    def __call__(self, image):
+        first, second = super().__call__(image)
+        return [first, functional.adaptive_avg_pool2d(second, 16)]
+
+
+class OfTheLastSize(OfTwoSizes):
+    """Has functions that all give the last view."""
+
+    def __init__(self):
+        self.transforms = [OneView(self, 1) for _ in (0, 1)]
+
+
+class OfAnotherSize(OfTwoSizes):
+    """Says that it has the size of its second view."""
+
+    size = 16
+
+
+class Logarithm:
+    """The logarithm of a column of numbers."""
+
+    source, value_types, count = "dose", ("continuous",), 1
+    EXAMPLE_VALUES = (0.1, 1.0, 10.0)
+
+    def __call__(self, image):
+        return [self.plain(image)]
+
+    def plain(self, image):
+        values = torch.as_tensor(image).float()
+        return values.reshape(*values.shape[:1], 1).log()
+
+
+class Checked(Logarithm):
+    """Right: refuses what has no logarithm."""
+
+    def check_values(self, values):
+        if not (torch.as_tensor(values) > 0).all():
+            raise ValueError("values must be above 0")
+
+
+class Cut(Words):
+    """Takes four words of a text, and says of none that it loses others."""
+
+    def plain(self, image):
+        if not isinstance(image, str):
+            return torch.stack([self.plain(text) for text in image])
+        lengths = [len(word) for word in image.split()[:4]]
+        return torch.tensor(lengths + [0] * (4 - len(lengths)))
+
+    def check_values(self, values):
+        if not all(isinstance(value, str) for value in values):
+            raise ValueError("values must be texts")
+
+
+class Listed(Words):
+    """The place of a word in a file, whose name is taken for its contents."""
+
+    @staticmethod
+    def EXAMPLE(folder):
+        (folder / "words.txt").write_text("a\nseven\none\nmore\ntwo\nwords\n")
+        return {"path": str(folder / "words.txt")}
+
+    def __init__(self, path: str):
+        self.path = path
+        with open(path) as file:
+            self.words = file.read().split()
+
+    def number(self, word):
+        return self.words.index(word) if word in self.words else -1
+
+    def fingerprint(self):
+        return self.path
+
+
+class ListedWhole(Listed):
+    """Right: knows the contents."""
+
+    def fingerprint(self):
+        return " ".join(self.words)
+
+
 VIEWS, DRAWN = {"gives_as_many_views_as_it_says"}, {"is_drawn_from_the_generators"}
 SCALE, SHOWS = {"plain_has_the_scale_of_views"}, {"plain_shows_the_image_as_views_do"}
 EACH, ROWS = {"every_view_is_drawn"}, {"views_of_a_batch_are_drawn_row_by_row"}
+APART, LATER = {"views_of_an_image_are_drawn_apart"}, {"remembers_no_image"}
+PICTURE = {"a_pil_image_is_as_its_pixels"}
 BROKEN = {
     Sound: set(),
+    OneFlip: APART,
+    OneBrightness: APART,
+    Mixing: LATER,
+    Brightest: {"plain_takes_a_batch"},
+    BrightestOfABatch: ROWS,
+    RoundedSeeds: ROWS,
+    LyingPicture: PICTURE,
+    OfTwoSizes: set(),
+    OfTheLastSize: VIEWS,
+    OfAnotherSize: VIEWS,
+    Logarithm: {"refuses_values_that_it_cannot_take"},
+    Cut: {"refuses_values_that_it_cannot_take"},
+    Checked: set(),
+    Listed: {"fingerprint_follows_the_files_that_it_reads"},
+    ListedWhole: set(),
     Miscounted: VIEWS,
     AsArray: VIEWS,
     AlwaysTwo: VIEWS,
@@ -364,12 +537,12 @@ BROKEN = {
     InOrder: EACH,
     SameInABatch: EACH,
     OfNothing: {"views_show_their_image"},
-    Counting: DRAWN | {"remembers_no_image"},
+    Counting: DRAWN | LATER,
     Spoiling: {"leaves_the_image_as_it_is"},
     OneByOne: {"plain_takes_a_batch"},
     Cropped: {"plain_is_not_augmented"},
     AsItIs: {"plain_is_not_augmented"},
-    ScaledTwice: {"a_pil_image_is_as_its_pixels"},
+    ScaledTwice: PICTURE,
     Drawing: {"leaves_the_image_as_it_is"},
     Signed: SCALE,
     SignedInABatch: SCALE,
@@ -379,13 +552,13 @@ BROKEN = {
     OnTheCpu: {"views_of_a_batch_are_drawn_on_its_device"},
     Words: set(),
     Hashed: {"is_the_same_in_another_process"},
-    Numbered: {"remembers_no_image"},
+    Numbered: LATER,
     Blue: SHOWS,
     Lying: SHOWS,
     Together: ROWS | EACH,
-    DrawnOnce: {"views_of_an_image_are_drawn_apart"},
-    Remembering: {"remembers_no_image"},
-    RememberingPlain: {"remembers_no_image"},
+    DrawnOnce: APART,
+    Remembering: LATER,
+    RememberingPlain: LATER,
     OfBytes: SCALE,
     Flipped: set(),
     Inverted: set(),
