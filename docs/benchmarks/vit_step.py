@@ -192,8 +192,8 @@ measures the step on a GPU.
 
 Memory is what is kept, the weights of student and teacher, and gradients and AdamW's moments of those that
 learn. What a step needs for a moment, and the GPU's own libraries, come on top. Of frozen weights, autocast
-makes a copy in bf16 in each of the {2 + SMALL} passes, which the backward pass needs: these copies are what
-`lora` keeps whatever the batch.
+makes a copy in bf16 in each of the 2 passes, one for each size, which the backward pass needs: these
+copies are what `lora` keeps whatever the batch.
 
 The count was compared with the measured peak of a forward pass on a CPU, of `vit_tiny_patch16_224` with 8
 images and 512 prototypes. Measured and counted, in MB and in the order of the table: {both}.
