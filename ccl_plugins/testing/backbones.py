@@ -292,7 +292,11 @@ def check_names_its_own_parameters(subject: Subject) -> None:
         raise SkipTest(f"layer_numbers() raised {one_line(error)}") from error
     differ = sorted(names ^ {*numbers})
     require(not differ, f"layer_numbers() and the parameters differ in {differ[:3]}")
-    require(min(numbers.values(), default=0) == 0, f"layers begin at {min(numbers.values())}")
+    whole = all(isinstance(number, int) for number in numbers.values())
+    report = (
+        f"layers are whole numbers from 0, not {sorted({*map(repr, numbers.values())})[:3]}, ..."
+    )
+    require(whole and min(numbers.values(), default=0) == 0, report)
     called = list[int]()
     for prefix, module in backbone.named_modules():
         own = [

@@ -232,6 +232,9 @@ def check_what_is_missing_says_so(subject: Subject) -> None:
         for column, words in vocabulary.items():
             lost = [word for word in words if str(word).strip() in NO_WORDS]
             require(not lost, f"the words of column {column!r} have {lost[:1]} among them")
+        for column, texts in getattr(splits[name], "texts", {}).items():
+            lost = [text for text in texts if str(text).strip() in NO_WORDS]
+            require(not lost, f"the texts {column!r} of {name} have {lost[:1]} among them")
         for column, values in splits[name].metadata.items():
             if not isinstance(values, Tensor):
                 continue  # which the law of schema() refuses
@@ -310,15 +313,16 @@ def _number_for_none(values: Tensor, other: Tensor) -> float | None:
 def check_images_are_alike_in_both_splits(subject: Subject) -> None:
     """Images of both splits must have a type and a number of channels in common, and one scale.
 
-    A network that learned from numbers in [0, 1] sees nothing in others up to 255.
+    A network that learned from numbers in [0, 1] sees nothing in others up to 255, or with a mean of 0.
     """
     dataset, seen = subject.build(), {}
     for name in SPLITS:
         split = dataset(name)
         images = [split[row][0] for row in _rows(split)]
         highest = [float(_pixels(image).float().abs().max()) for image in images]
-        seen[name] = {*map(_type_of, images)}, median(highest)
-    (types, most), (others, high) = seen.values()
+        below = [bool((_pixels(image) < 0).any()) for image in images]
+        seen[name] = {*map(_type_of, images)}, median(highest), sum(below) / len(below)
+    (types, most, negative), (others, high, low) = seen.values()
     report = (
         f"they are {', '.join(sorted(types))} up to {most:g} in train,"
         f" and {', '.join(sorted(others))} up to {high:g} in test"
@@ -326,6 +330,8 @@ def check_images_are_alike_in_both_splits(subject: Subject) -> None:
     # 255 or more where one split is scaled.
     scaled = 0 < 32 * min(most, high) < max(most, high)
     require(bool(types & others) and not scaled, report)
+    report = f"{negative:.0%} of those in train have numbers below 0, and {low:.0%} in test"
+    require(max(negative, low) < 0.9 or min(negative, low) > 0, report)
 
 
 def _type_of(image: Any) -> str:
@@ -523,10 +529,12 @@ def check_no_test_image_is_in_training(subject: Subject) -> None:
 
 
 def _looks(split: Any, most: int) -> Looks:
-    """What is seen of the images of a split that have several colors."""
+    """What is seen of the images of a split that have several colors, or of vectors of several numbers."""
     looks = Looks()
     for row in _rows(split, most):
-        seen = look(split[row][0])
+        image = split[row][0]
+        vector = isinstance(image, Tensor) and image.ndim != 3
+        seen = look(image.reshape(1, 1, -1) if vector else image)
         if seen and seen.flaw in ("", "saturated"):
             looks.add(row, seen)
     return looks

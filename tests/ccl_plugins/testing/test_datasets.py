@@ -306,6 +306,35 @@ class Scaled(Sound):
         return found
 
 
+class Centered(Sound):
+    """Training images from -1 to 1, those of testing from 0 to 1."""
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        found.images = found.images / 255
+        if name == "train":
+            found.images = 2 * found.images - 1
+        return found
+
+
+class VectorSplit(Split):
+    def __getitem__(self, index):
+        image, target = super().__getitem__(index)
+        return image.flatten()[:16].float(), target
+
+
+class Vectors(Sound):
+    """Vectors, those of the test split from another row of the image."""
+
+    split = VectorSplit
+
+
+class LeakingVectors(Leaking):
+    """6 of 24 vectors of the test split are of training."""
+
+    split = VectorSplit
+
+
 class HashedSplit(Split):
     def __init__(self, rows):
         super().__init__(rows)
@@ -614,6 +643,7 @@ SCHEMA = "schema_says_what_metadata_holds"
         (holds("attributes", first_four(-1)), None, None),
         (holds("height", torch.sign), None, None),
         (says([0, 1, 2]), None, ALIKE),
+        (lambda found: found.texts["caption"].__setitem__(3, "nan"), None, MISSING),
         (far_id, None, MISSING),
         (says(["cat", "dog", "nan"]), None, MISSING),
         (says(["cat", "dog", "cat"]), None, ALIKE),
@@ -665,6 +695,9 @@ BROKEN = {
     Leaking: {LEAK},
     Repeating: set(),
     Blank: set(),
+    Centered: {"images_are_alike_in_both_splits"},
+    Vectors: set(),
+    LeakingVectors: {LEAK},
     Scaled: {"images_are_alike_in_both_splits"},
     Hashed: {"is_the_same_in_another_process"},
     Seeding: {"seeds_no_global_generator"},
