@@ -429,6 +429,18 @@ class Naming(Sound):
         return {"norm.weight"}
 
 
+class NamingTied(Naming):
+    """Names its parameters, of which another layer has one, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.LayerNorm(12, bias=False)
+        self.last.weight = self.norm.weight
+
+    def forward(self, x):
+        return self.last(super().forward(x))
+
+
 class NamingModules(Naming):
     """Names a module in place of its parameters."""
 
@@ -549,6 +561,7 @@ BROKEN = {
     MeaningBytes: {STATISTICS},
     MeaningGray: {STATISTICS},
     Naming: set(),
+    NamingTied: set(),
     NamingModules: {NAMES},
     NamingSome: {NAMES},
     NamingDownwards: {NAMES},
