@@ -84,9 +84,11 @@ def prepared(
 def _training_step(objective: Any, batch: RawBatch, step: int, total: int) -> Tensor:
     """The loss in a step of training without an optimizer."""
     trait(objective, "progress")(step, total)
-    loss = loss_of(objective, batch)
+    loss = loss_of(objective, replace(batch, views=batch.views.clone().requires_grad_()))
+    if loss.requires_grad:
+        loss.backward()
     trait(objective, "after_step")()
-    return loss
+    return loss.detach()
 
 
 def check_declares_what_it_reads(subject: Subject) -> None:
@@ -128,6 +130,13 @@ def check_terms_average_to_the_loss(subject: Subject) -> None:
     )
     legal = bool((weights >= 0).all() and values.isfinite().all())
     require(legal, f"values {values}, weights {weights}")
+    for rows in [] if hasattr(objective, "EXAMPLE_BATCH") else ([0, 1, 2], [0, 1, 4]):
+        few, _ = prepared(subject)
+        with contextlib.suppress(ValueError), seeded():  # it refuses so few samples
+            of_few, weighed = own_terms(few, pairs_of(few, batch.rows(torch.tensor(rows))))
+            report = f"of {len(rows)} samples, some without another of their class"
+            finite = bool(of_few[weighed == 0].isfinite().all())
+            require(finite, f"{report}, values {of_few}, weights {weighed}")
     total = weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)  # 0 if no anchor counts
     require_equal(loss_of(objective, batch), (values * weights).sum() / total)
 
@@ -259,7 +268,8 @@ def check_gradient_is_that_of_the_value(subject: Subject) -> None:
 def check_order_of_samples_does_not_matter(subject: Subject) -> None:
     """A permutation of the samples must permute the gradients and leave the loss as it is.
 
-    After a step too: keep what you know of samples by ``pairs.samples.index``.
+    After a step too: keep what you know of samples by ``pairs.samples.index``.  Nor does the order of a
+    queue's places matter, each with its key, index and conditions.
     """
     objective, batch = prepared(subject)
     order = torch.randperm(batch.views.shape[1], generator=torch.Generator().manual_seed(1))
@@ -268,6 +278,19 @@ def check_order_of_samples_does_not_matter(subject: Subject) -> None:
         permuted = value_and_gradient(loss_of, objective, batch.rows(order))
         require_exact(permuted, (value, gradient[:, order]), when)
         _training_step(objective, batch, 0, 2)
+    pairs = queue_pairs(objective, raw_batch(objective, views=max(objective.min_views, 2)), 4, 0.0)
+    queue = pairs.queue
+    assert queue is not None
+    assert queue.index is not None
+    turned = replace(
+        queue,
+        keys=queue.keys.flip(0),
+        valid=queue.valid.flip(0),
+        index=queue.index.flip(0),
+        condition={name: z.flip(0) for name, z in queue.condition.items()},
+    )
+    losses = [_loss(objective, replace(pairs, queue=each)) for each in (turned, queue)]
+    require_exact(losses[0], losses[1], "with the places of the queue in another order")
 
 
 def check_loss_changes_nothing(subject: Subject) -> None:
@@ -303,12 +326,23 @@ def _state(objective: Any, pairs: Pairs) -> dict[str, Any]:
 
 
 def check_goes_through_a_step(subject: Subject) -> None:
-    """Optional ``progress(step, total)`` and ``after_step()`` must work before and after the loss."""
+    """Optional ``progress(step, total)`` and ``after_step()`` must work before and after the loss.
+
+    Steps have a backward pass: what is kept is detached.  Of several batches in a step, all are preceded by
+    ``progress`` with its number, which counts no calls.
+    """
     for total in (1, 2):
         objective, batch = prepared(subject)
         for step in range(total):
             loss = _training_step(objective, batch, step, total)
             require(bool(loss.isfinite()), f"in step {step} of {total} the loss is {loss}")
+    losses = []
+    for steps in ((1,), (0, 0, 1, 1)):
+        objective, batch = prepared(subject)
+        for step in steps:
+            trait(objective, "progress")(step, 4)
+        losses.append(loss_of(objective, batch))
+    require_exact(losses[1], losses[0], "after several calls of progress in each step")
 
 
 def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
@@ -737,9 +771,8 @@ def check_compares_within_views_as_it_says(subject: Subject) -> None:
     report = f"within_view is {said}, and other keys of the anchor's view reach its term"
     require(any(of_others) == said, f"{report}: {any(of_others)}")
     for term in _terms_of_one_anchor(objective, queue_pairs(objective, batch, 4, 0.0)):
-        require(
-            bool(term.by_queue[0] == 0), "an anchor is compared with its own image in the queue"
-        )
+        report = "an anchor is repelled from its own image in the queue"
+        require(term.from_queue <= 1e-9, report)  # 1e-200 if it does not count, 1e-3 if it does
 
 
 @dataclass(frozen=True)
@@ -749,12 +782,12 @@ class _Term:
     Args:
         view: The anchor's view.
         by_keys: (v, n) lengths of its gradients by each key.
-        by_queue: (q,) the same by each key of the queue.
+        from_queue: How much it rises as the queue's first key, of the same image, comes to the anchor.
     """
 
     view: int
     by_keys: Tensor
-    by_queue: Tensor
+    from_queue: float
 
 
 def _terms_of_one_anchor(objective: Any, pairs: Pairs) -> list[_Term]:
@@ -770,21 +803,22 @@ def _terms_of_one_anchor(objective: Any, pairs: Pairs) -> list[_Term]:
         values, _ = own_terms(objective, given)
     found = []
     for number in values[:, 0]:
-        by_anchors, by_keys, by_queue = (_lengths(number, x) for x in (anchors, keys, earlier))
+        by_anchors, by_keys, by_queue = (_gradient(number, x) for x in (anchors, keys, earlier))
         # Else a statistic of the batch, or a term without keys.
-        if int((by_anchors > 0).sum()) == 1 and bool((by_keys > 0).any()):
-            found.append(_Term(int(by_anchors[:, 0].argmax()), by_keys, by_queue))
+        if int((by_anchors.norm(dim=-1) > 0).sum()) == 1 and bool((by_keys != 0).any()):
+            view = int(by_anchors[:, 0].norm(dim=-1).argmax())
+            rise = 0.0 if queue is None else float(by_queue[0] @ anchors.detach()[view, 0])
+            found.append(_Term(view, by_keys.norm(dim=-1), rise))
     return found
 
 
-def _lengths(number: Tensor, by: Tensor) -> Tensor:
-    """The length of the gradient by each embedding."""
+def _gradient(number: Tensor, by: Tensor) -> Tensor:
     if not number.requires_grad:
-        return torch.zeros(by.shape[:-1])
+        return torch.zeros_like(by)
     (gradient,) = torch.autograd.grad(
         number, by, retain_graph=True, allow_unused=True, materialize_grads=True
     )
-    return gradient.norm(dim=-1)
+    return gradient
 
 
 def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
@@ -810,8 +844,9 @@ def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
     moved = pairs_of(objective, replace(batch, views=other))
     changes = _differ(_loss(objective, replace(moved, samples=pairs.samples)), before)
     read = reads_projections(objective)
-    report = f"reads_projections is {read} (by default, unless it reads features), and with other"
-    require(changes == read, f"{report} projections the loss {'changes' if changes else 'stays'}")
+    if read or trait(objective, "reads_projections") is not None:
+        report = f"reads_projections is {read}, and with other projections the loss"
+        require(changes == read, f"{report} {'is another' if changes else 'is the same'}")
 
 
 def check_learns_what_it_registers(subject: Subject) -> None:

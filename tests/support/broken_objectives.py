@@ -576,6 +576,57 @@ class LastStep(Sound):
         self.factor = 1 + step / (total - 1)
 
 
+class CountsBatches(Sound):
+    """Counts batches in place of steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("batches", torch.zeros(()))
+
+    def progress(self, step, total):
+        super().progress(step, total)
+        self.batches += 1
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values * (1 + self.batches), weights
+
+
+class KeepsGraph(Sound):
+    """Divides by the last loss, and keeps how it was computed."""
+
+    stops_gradient = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("last", torch.ones(()))
+        self.register_buffer("pending", torch.ones(()), persistent=False)
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        if not torch.compiler.is_compiling():
+            self.pending = values.mean()
+        return values / self.last, weights
+
+    def after_step(self):
+        self.last = self.pending
+
+
+class LogOfNothing(FairInfoNCE):
+    """Has the value of an infinite logarithm where no other sample is of the class."""
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return torch.where(weights > 0, values, torch.full_like(values, torch.inf)), weights
+
+
+class QueueFirst(Graded):
+    """Takes the queue's condition values for the first."""
+
+    def near(self, z):
+        return super().near(z.roll(6, 0) if len(z) > 12 else z)
+
+
 class BothWays(ContrastiveObjective):
     """Takes `symmetric` and compares both ways."""
 
@@ -655,9 +706,10 @@ class Remembers(Covariance):
 
 
 class FeaturesOfAll(Sound):
-    """Reads features, and projections of which it does not speak."""
+    """Reads features, and projections, which it denies."""
 
     reads_features = True
+    reads_projections = False
 
     def terms(self, pairs):
         values, weights = super().terms(pairs)
@@ -684,10 +736,18 @@ BROKEN = {
     ByPlace: {ORDER},
     LateBuffer: {RESUMED},
     InPlace: {NOTHING},
-    KeepsMask: {NOTHING, NEGATIVES},
+    KeepsMask: {NOTHING, NEGATIVES, ORDER},
     KeepsNoMask: set(),
     AnyNegative: {NEGATIVES},
     ItselfInQueue: {VIEWS},
+    CountsBatches: {"goes_through_a_step"},
+    KeepsGraph: {"goes_through_a_step", ORDER, RESUMED, LEARNED, "scalars_are_numbers_to_log"},
+    LogOfNothing: {
+        "terms_average_to_the_loss",
+        "gradient_is_that_of_the_value",
+        "a_queue_is_read_as_far_as_it_is_filled",
+    },
+    QueueFirst: {ORDER},
     LastStep: {"goes_through_a_step"},
     BothWays: {READS},
     OneWay: set(),
