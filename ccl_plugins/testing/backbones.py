@@ -139,9 +139,8 @@ def check_what_learns_is_in_its_weights(subject: Subject) -> None:
     lost = [tuple(leaf.shape) for leaf in leaves_of(features) if id(leaf) not in known]
     report = f"a gradient reaches tensors of shape {lost}, which no optimizer gets: no parameters()"
     require(not lost, report)
-    with require_unchanged(
-        other.state_dict, "the weights of another backbone, which is not trained"
-    ):
+    untrained = "the weights of another backbone, which is not trained"
+    with require_unchanged(lambda: dict(other.named_parameters()), untrained):
         _train(subject, backbone, first=0)
     held, x = copy.deepcopy(backbone.state_dict()), network_inputs(subject.target, 4)
     expected = [_features(backbone.train(training), x) for training in (False, True)]

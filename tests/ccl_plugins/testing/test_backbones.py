@@ -189,6 +189,16 @@ class LosesItsMean(Sound):
         return super().forward(x - self.mean)
 
 
+class WithAnExtraState(Sound):
+    """Has a name in its state."""
+
+    def get_extra_state(self):
+        return {"name": "sound"}
+
+    def set_extra_state(self, state):
+        assert state["name"] == "sound"
+
+
 class Dropping(Sound):
     """Drops some features in training, by torch's generator, and has a frozen layer."""
 
@@ -593,6 +603,7 @@ BROKEN = {
     CountsInABuffer: set(),
     LosesItsMean: {"what_learns_is_in_its_weights"},
     Dropping: set(),
+    WithAnExtraState: set(),
     Frozen: set(),
     Sound: set(),
     Patched: set(),
