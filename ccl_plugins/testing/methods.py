@@ -106,6 +106,14 @@ def pairs_of(method: Any, views: list[Tensor], first: int = 0, epoch: int = 0) -
     return pairs_of_embedded(method, embed(method, views).normalized(), first, epoch)
 
 
+def enqueue(method: Any, pairs: Pairs) -> None:
+    """Enqueue in training mode, as a run does, whatever the mode."""
+    training = method.training
+    method.train()
+    method.enqueue(pairs)
+    method.train(training)
+
+
 def embed(method: Any, views: list[Tensor]) -> Embedded:
     """The embeddings of views, with masks if the method masks patches."""
     masks = masks_of(method, views)
@@ -172,7 +180,7 @@ def train_step(method: Any, number: int, epoch: int = 0, ranks: int = 1) -> tupl
         loss = loss_of(pairs)
         loss.backward()
         seen = replace(pairs, queue=pairs.queue and _copied(pairs.queue))
-        method.enqueue(pairs)
+        enqueue(method, pairs)
         with torch.no_grad():
             for parameter in method.parameters():
                 if parameter.is_leaf and parameter.grad is not None:
@@ -401,7 +409,8 @@ def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
     """``after_step`` must move each frozen copy of a trained weight by ``1 - momentum`` of its way to it.
 
     Without the trait ``momentum``, it must move it by at most three quarters: an encoder that moves faster
-    declares its momentum; and a teacher that never moves is in evaluation mode, whatever the method's.
+    declares its momentum; and a teacher that never moves is in evaluation mode, whatever the method's.  In
+    the first step, it may move by all of its way.
     """
     if not has_momentum_encoder(subject):
         raise SkipTest(NO_MOMENTUM)
@@ -409,25 +418,49 @@ def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
     declared, copies = trait(method, "momentum"), copies_of_trained(method)
     narrow = {name: p.dtype for name, p in copies.items() if p.dtype.itemsize < 4}
     require(not narrow, f"frozen copies lose small changes: {narrow}")
-    moves = moved(method, 0, 10**6)
     if declared is None:
-        moves = {name: move for name, move in moves.items() if name in copies}
+        moves = _of(copies, moved(method, LATE, 10**6))
         if not any(moves.values()) and _evaluate(method, copies):
             raise SkipTest("its teacher stays as it is, and in evaluation mode")
         report = f"it declares no momentum, and frozen copies moved by {moves} of their way"
         require(all(0 < move <= 0.75 for move in moves.values()), report)
     else:
-        share = 1 - float(declared)
-        require(0 < share <= 1, f"its momentum is {declared}, and must be from 0 to below 1")
-        # Some frozen weights may have no trained one, as fixed position embeddings.
-        moves = {name: move for name, move in moves.items() if move or name in copies}
-        right = all(0.75 * share <= move <= 1.25 * share for move in moves.values())
-        report = f"with a momentum of {declared} frozen weights moved by {moves} of their way"
-        require(right and bool(moves), report)
-    for step in (5, 9):
-        moves = moved(subject.build().train(), step, 10)
-        left = {name: move for name, move in moves.items() if name in copies and not 0 <= move <= 1}
-        require(not left, f"after_step({step}, 10) moved frozen copies by {left} of their way")
+        _require_momentum(method, copies)
+        for parameter, value in subject.choice.params.items():
+            if isinstance(value, float) and value == declared:
+                other = with_parameter(subject, parameter, value / 2).build().train()
+                _require_momentum(other, copies)
+    for step, total in ((0, 10**6), (5, 10), (9, 10)):
+        moves = _of(copies, moved(subject.build().train(), step, total))
+        right = all((move > 0 or step > 0) and 0 <= move <= 1 for move in moves.values())
+        report = f"after_step({step}, {total}) moved frozen copies by {moves} of their way"
+        require(right, report)
+
+
+LATE = 10**5 + 1
+"""A step after a momentum has risen to its value in the first ones, and before it rises to 1."""
+
+
+def _require_momentum(method: Any, copies: Collection[str]) -> None:
+    """Require that a step moves frozen weights as the trait ``momentum`` says."""
+    momentum = float(method.momentum)
+    share = 1 - momentum
+    require(0 < share <= 1, f"its momentum is {momentum}, and must be from 0 to below 1")
+    # Some frozen weights may have no trained one, as fixed position embeddings.
+    moves = {n: x for n, x in moved(method, LATE, 10**6).items() if x or n in copies}
+    right = all(0.75 * share <= move <= 1.25 * share for move in moves.values())
+    report = f"with a momentum of {momentum} frozen weights moved by {moves} of their way"
+    require(right and bool(moves), report)
+
+
+def _of(copies: Collection[str], moves: Mapping[str, float]) -> dict[str, float]:
+    return {name: move for name, move in moves.items() if name in copies}
+
+
+def with_parameter(subject: Subject, name: str, value: Any) -> Subject:
+    """A component with another value of one parameter."""
+    params = {**subject.choice.params, name: value}
+    return subject.chosen_as(registry().choose(subject.kind, subject.spec.id, **params))
 
 
 NO_MOMENTUM = "it has no trait `momentum`, and no keys of a frozen copy of trained weights"
@@ -696,7 +729,7 @@ def check_calls_leave_what_is_not_theirs(subject: Subject) -> None:
     with require_unchanged(tensors, "after pairs(embedded, samples)"):
         pairs = method.pairs(embedded, samples)
     with require_unchanged(tensors, "after enqueue(pairs)"):
-        method.enqueue(pairs)
+        enqueue(method, pairs)
 
 
 def check_gradient_reaches_every_weight(subject: Subject) -> None:
@@ -766,6 +799,9 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
             queue is None, "its pairs have a queue, which `read_conditions` or `has_queue` denies"
         )
         raise SkipTest("it has no queue, by its traits `read_conditions` and `has_queue`")
+    for parameter in subject.choice.params:
+        if "queue" in parameter:
+            _require_says_queue(subject, parameter)
     change(trained(method))  # so that keys are no queries
     views, keys_of = views_of(method), list[Tensor]()
     first = pairs_of(method, views)
@@ -776,7 +812,7 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
     for number in range(1, 11):  # until a queue of an example is full, and with its end in a batch
         batch = pairs_of(method, [v[:UNEVEN] for v in views_of(method, number)], number * N)
         keys_of.append(batch.keys)
-        method.enqueue(batch)
+        enqueue(method, batch)
     after = pairs_of(method, views)
     if begun is None or after.queue is None:
         same = torch.equal(after.keys, first.keys) and torch.equal(after.anchors, first.anchors)
@@ -796,6 +832,20 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
             require(most == 1, f"a key of the pairs is {most} times in the queue")
 
 
+def _require_says_queue(subject: Subject, parameter: str) -> None:
+    """Require that a method without a queue, where 0 turns it off, says so by ``has_queue``."""
+    try:
+        without = with_parameter(subject, parameter, 0)
+        method = without.build().eval()
+    except Exception:  # 0 is no value of it
+        return
+    if pairs_of(method, views_of(method)).queue is None:
+        report = (
+            f"with {parameter}=0 its pairs have no queue, and `has_queue` says that there is one"
+        )
+        require(not has_queue(without, method), report)
+
+
 def _alike(x: Tensor, y: Tensor) -> Tensor:
     """(n, m) True where rows are equal but for the rounding of half precision."""
     return torch.cdist(x.float(), y.to(x).float()) < 0.02
@@ -812,7 +862,7 @@ def check_takes_the_batches_that_it_checks(subject: Subject) -> None:
         try:
             with torch.no_grad():
                 views = [torch.cat([view] * copies) for view in views_of(method)]
-                method.enqueue(pairs_of(method, views))
+                enqueue(method, pairs_of(method, views))
         except Exception as error:
             report = f"check_batch({copies * N}) let the batch pass, which raised {error}"
             raise AssertionError(report) from error
@@ -838,9 +888,8 @@ def check_reads_the_conditions_that_it_declares(subject: Subject) -> None:
     require(same, "the pairs are others without the conditions that its `conditions` does not name")
     for parameter, name in subject.choice.params.items():
         if isinstance(name, str) and name in declared:
-            params = {**subject.choice.params, parameter: "another"}
-            other = subject.chosen_as(registry().choose(subject.kind, subject.spec.id, **params))
-            named = {*trait(other.build(), "conditions")}
+            other = with_parameter(subject, parameter, "another").build()
+            named = {*trait(other, "conditions")}
             report = f"with {parameter}='another' it declares the conditions {sorted(named)}"
             require("another" in named, report)
     example = hasattr(method, "EXAMPLE_CONDITION")  # then it may take no other values
@@ -852,6 +901,11 @@ def check_reads_the_conditions_that_it_declares(subject: Subject) -> None:
                 # Some are far from each other, some near, for a method that has a bound for these.
                 changed += [values * scale for scale in (1e-3, 1e3)]
             first, *made = (pairs_with({**samples.condition, name: z}) for z in (values, *changed))
+            shapes = {tuple(x.shape) for x in (first.positive, first.negative) if x is not None}
+            queued = 0 if first.queue is None else len(first.queue.valid)
+            wanted = first.anchors.shape[1], first.keys.shape[1] + queued
+            report = f"masks of {each} values are {shapes}, and not (n, m + q) = {wanted}"
+            require(shapes <= {wanted}, report)
             report = f"the pairs are the same whatever the {each} values of the condition {name!r}"
             require(not all(_as_compared(pairs, first, {name}) for pairs in made), report)
 
@@ -940,7 +994,7 @@ def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:
             samples = samples_of(method, embedded, number * N)
             pairs = method.pairs(embedded, with_partners(method, samples) if number else samples)
             try:
-                method.enqueue(pairs)
+                enqueue(method, pairs)
             except ValueError:  # a method may refuse partners
                 if number == 0:
                     raise
@@ -993,7 +1047,7 @@ def check_a_queue_keeps_its_statistics(subject: Subject) -> None:
         raise SkipTest("its pairs have no queue, or it has no `keep_statistics`")
     method.keep_statistics({"of color": Statistic("color", Tensor.double)})
     for number in range(10):  # more than the queue of an example holds
-        method.enqueue(pairs_of(method, views_of(method, number), number * N))
+        enqueue(method, pairs_of(method, views_of(method, number), number * N))
     begin_epoch(method, 1)
     queue = pairs_of(method, views_of(method), epoch=1).queue
     if queue is None or len(queue.valid) < N or "color" not in queue.condition:
@@ -1016,7 +1070,7 @@ def check_only_buffers_are_enqueued(subject: Subject) -> None:
         return [*(p.detach() for p in method.parameters()), *(x.detach() for x in buffers)]
 
     with require_unchanged(other_than_saved_buffers):
-        method.enqueue(pairs)
+        enqueue(method, pairs)
 
 
 def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
@@ -1071,7 +1125,7 @@ def check_embeds_in_half_precision(subject: Subject) -> None:
     narrow = {name: dtype for name, dtype in types.items() if dtype.itemsize < 4}
     require(not narrow, f"pairs(...) has {narrow}: a small temperature needs float32")
     loss_of(pairs).backward()
-    method.enqueue(pairs)
+    enqueue(method, pairs)
     method.after_step(0, 10)
 
 

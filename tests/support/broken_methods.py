@@ -571,6 +571,34 @@ class TrainedHead(Copied):
         return replace(super().embed(views), keys=keys)
 
 
+class Ramps(Copied):
+    """A momentum that rises from 0 in the first steps (Mean Teacher)."""
+
+    momentum = 0.9
+
+    def part_of(self, step, total):
+        return max(1 / (step + 1), 0.1)
+
+
+class IgnoresMomentum(Copied):
+    """Moves by the default of its momentum, whatever it is."""
+
+    EXAMPLE = {"momentum": 0.9}  # noqa: RUF012
+
+    def __init__(self, momentum: float = 0.9, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.momentum = momentum
+
+
+class Waits(Copied):
+    """Takes the first step for none."""
+
+    momentum = 0.9
+
+    def part_of(self, step, total):
+        return 0.1 if step else 0.0
+
+
 class Replaced(Copied):
     """A momentum of 0.9 the wrong way."""
 
@@ -677,6 +705,36 @@ class WithoutPartners(WritesShort):
     def enqueue(self, pairs):
         samples = replace(pairs.samples, partner=None, partner_condition={})
         self._enqueue(replace(pairs, samples=samples), None)
+
+
+class EnqueuesInTraining(SoundKeys):
+    """Enqueues in training alone."""
+
+    def enqueue(self, pairs):
+        if self.training:
+            super().enqueue(pairs)
+
+
+class TurnsOff(SoundKeys):
+    """Has no queue where its size is 0, and does not say so."""
+
+    EXAMPLE = {"queue_size": 32}  # noqa: RUF012
+
+    def __init__(self, queue_size: int = 32, *, backbone: nn.Module) -> None:
+        super().__init__(backbone=backbone)
+        self.off = queue_size == 0
+
+    def pairs(self, embedded, samples):
+        pairs = super().pairs(embedded, samples)
+        return replace(pairs, queue=None, batch_candidates=None) if self.off else pairs
+
+
+class TurnsOffAndSays(TurnsOff):
+    """Says so."""
+
+    @staticmethod
+    def has_queue(parameters):
+        return parameters["queue_size"] > 0
 
 
 class NotAdded(SoundKeys):
@@ -815,6 +873,17 @@ class EqualNumbers(Sound):
     def pairs(self, embedded, samples):
         pairs = super().pairs(embedded, samples)
         return pairs.excluding(pairs.same_class("site"))
+
+
+class WideMask(EqualNumbers):
+    """Compares rows of 0 and 1 place by place."""
+
+    conditions = {"site": ("categorical", "multi_label")}  # noqa: RUF012
+
+    def pairs(self, embedded, samples):
+        pairs = Sound.pairs(self, embedded, samples)
+        site = pairs.everyone("site")
+        return pairs.excluding(site[pairs.rows, None] != site)
 
 
 class NamesMore(Sound):
@@ -979,6 +1048,13 @@ BROKEN = {
     KeepsKeys: {CHANGES},
     UnitModalities: {"projects_as_it_embeds"},
     Stays: set(),
+    Ramps: set(),
+    IgnoresMomentum: {MOVES},
+    Waits: {MOVES},
+    EnqueuesInTraining: set(),
+    TurnsOff: {"what_is_enqueued_are_keys"},
+    TurnsOffAndSays: set(),
+    WideMask: {"reads_the_conditions_that_it_declares"},
     Narrow: {MOVES, "projects_as_it_embeds"},  # whose rounding they are
     TrainedHead: {"keys_are_of_the_momentum_encoder"},
     WritesShort: {"what_is_enqueued_are_keys"},
