@@ -47,10 +47,15 @@ class Askew(Ring):
 
 
 class FromFile(Ring):
-    """A ring from a file."""
+    """A ring from a file, which its calls read."""
 
     def __init__(self, path: str = "ring.txt") -> None:
-        super().__init__(float(open(path).read()))
+        super().__init__()
+        self.path = path
+
+    def __call__(self, a, b):
+        self.scale = float(open(self.path).read())
+        return super().__call__(a, b)
 
 
 class Unshipped(Ring):
