@@ -65,6 +65,13 @@ class InSteps(Sound):
         return min((step + 1) / length.warmup_epochs, 1.0) if length.warmup_epochs else 1.0
 
 
+class Half(Sound):
+    """Is warm after half of the warm-up."""
+
+    def __call__(self, step, length):
+        return min(2 * (step + 1) / length.warmup_steps, 1.0) if length.warmup_steps else 1.0
+
+
 class Highest(Sound):
     """Falls by a tenth after the latest step that it was asked for, in a run of more than 50."""
 
@@ -139,7 +146,7 @@ BROKEN = {
     OneCycleAlways: set(),
     Milestones: set(),
     Overlapping: set(),
-    Falling: {"factors_are_numbers"},
+    Falling: {"factors_are_numbers", "the_warm_up_rises"},
     Whole: {"factors_are_numbers"},
     Listed: {"factors_are_numbers"},
     Nothing: {"factors_are_numbers"},
@@ -149,6 +156,7 @@ BROKEN = {
     Cold: {"the_warm_up_rises"},
     Saw: {"the_warm_up_rises"},
     InSteps: {"the_warm_up_rises"},
+    Half: {"the_warm_up_rises"},
 }
 
 
