@@ -309,8 +309,12 @@ def check_draws_each_run_under_its_title(subject: Subject) -> None:
 
 def _words(drawn: Figure) -> str:
     """All texts and labels."""
-    texts = (getattr(each, "get_text", str)() for each in drawn.findobj())
-    return "\n".join([*texts, *(str(each.get_label()) for each in drawn.findobj())])
+    from matplotlib.table import Cell
+    from matplotlib.text import Text
+
+    texts = [each.get_text() for each in drawn.findobj(Cell)] + drawn.findobj(Text)
+    labels = [str(each.get_label()) for each in drawn.findobj()]
+    return "\n".join([*(each.get_text() for each in texts), *labels])
 
 
 def _labelled(drawn: Figure) -> dict[str, list[Tensor]]:

@@ -365,6 +365,18 @@ class Text(Measured):
         return drawn
 
 
+class Rows(Measured):
+    """Right: a table."""
+
+    def __call__(self, runs):
+        rows = [[title, f"{len(run.metrics)}"] for title, run in runs.items() if run.metrics]
+        if not rows:
+            raise DoesNotApply("no run was evaluated")
+        drawn = figure(2, 2)
+        drawn.subplots().table(rows)
+        return drawn
+
+
 class Best(Measured):
     """Right: the highest number of all runs."""
 
@@ -481,6 +493,7 @@ BROKEN = {
     Gains: DRAWS | EVERY | LEAVES,
     FewColors: DRAWS | LEAVES,
     Text: set(),
+    Rows: set(),
     Best: set(),
     OfFolders: TITLES,
     KeptByTitle: {"is_deterministic"},
