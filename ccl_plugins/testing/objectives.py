@@ -91,6 +91,23 @@ def _training_step(objective: Any, batch: RawBatch, step: int, total: int) -> Te
     return loss.detach()
 
 
+def _begin(objective: Any, batch: RawBatch) -> None:
+    """A first step: what it learns of samples is then there, and numbers that begin with 0 have grown."""
+    _training_step(objective, batch, 0, 2)
+    trait(objective, "progress")(1, 2)
+
+
+def _queued(objective: Any, n: int = 8, filled: int = 4) -> Pairs:
+    """Pairs of two views or more, with momentum keys and a queue that is filled in part."""
+    batch = raw_batch(objective, n, max(objective.min_views, 2))
+    return queue_pairs(objective, batch, filled, 0.0)
+
+
+def _with_queue(pairs: Pairs, **changed: Any) -> Pairs:
+    assert pairs.queue is not None
+    return replace(pairs, queue=replace(pairs.queue, **changed))
+
+
 def check_declares_what_it_reads(subject: Subject) -> None:
     """The attributes that a pipeline reads before it reads data must have legal values.
 
@@ -278,19 +295,12 @@ def check_order_of_samples_does_not_matter(subject: Subject) -> None:
         permuted = value_and_gradient(loss_of, objective, batch.rows(order))
         require_exact(permuted, (value, gradient[:, order]), when)
         _training_step(objective, batch, 0, 2)
-    pairs = queue_pairs(objective, raw_batch(objective, views=max(objective.min_views, 2)), 4, 0.0)
-    queue = pairs.queue
-    assert queue is not None
-    assert queue.index is not None
-    turned = replace(
-        queue,
-        keys=queue.keys.flip(0),
-        valid=queue.valid.flip(0),
-        index=queue.index.flip(0),
-        condition={name: z.flip(0) for name, z in queue.condition.items()},
-    )
-    losses = [_loss(objective, replace(pairs, queue=each)) for each in (turned, queue)]
-    require_exact(losses[0], losses[1], "with the places of the queue in another order")
+    pairs = _queued(objective)
+    queue: Any = pairs.queue
+    places = {name: getattr(queue, name).flip(0) for name in ("keys", "valid", "index")}
+    turned = {name: z.flip(0) for name, z in queue.condition.items()}
+    other = _loss(objective, _with_queue(pairs, condition=turned, **places))
+    require_exact(other, _loss(objective, pairs), "with the places of the queue in another order")
 
 
 def check_loss_changes_nothing(subject: Subject) -> None:
@@ -299,8 +309,7 @@ def check_loss_changes_nothing(subject: Subject) -> None:
     It keeps nothing of the pairs, and leaves ``pairs.sim(i, j)``, which others read, as it is.
     """
     objective, batch = prepared(subject)
-    more = raw_batch(objective, views=max(objective.min_views, 2))
-    for pairs in (pairs_of(objective, batch), queue_pairs(objective, more, 4, 0.0)):
+    for pairs in (pairs_of(objective, batch), _queued(objective)):
         with require_unchanged(functools.partial(_state, objective, pairs)):
             first = _loss(objective, pairs)
         require_exact(_loss(objective, pairs), first, "a second loss of the same pairs")
@@ -535,12 +544,10 @@ def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
     A loss that compares the samples of a batch alone, as one of another library, has this attribute.
     """
     objective, _ = prepared(subject)
-    batch = raw_batch(objective, n=4, views=max(objective.min_views, 2))
-    pairs, losses = queue_pairs(objective, batch, 6, 0.0), []
-    for sign in (1, -1):
-        queue = pairs.queue and replace(pairs.queue, keys=sign * pairs.queue.keys)
-        with seeded(), torch.no_grad():
-            losses.append(objective.loss(replace(pairs, queue=queue)))
+    pairs = _queued(objective, 4, filled=6)
+    queue: Any = pairs.queue
+    both = (queue.keys, -queue.keys)
+    losses = [_loss(objective, _with_queue(pairs, keys=keys)) for keys in both]
     declared = trait(objective, "reads_queue")
     report = f"reads_queue is {declared}, and with two queues the losses are {losses}"
     require(declared != torch.equal(*losses), report)
@@ -552,25 +559,35 @@ def _queue_loss(filled: int, rest: float, objective: Any, batch: RawBatch) -> Te
 
 
 def check_reads_the_conditions_it_declares(subject: Subject) -> None:
-    """Other values of a condition that it declares must change the loss or a gradient."""
+    """Other values of a condition that it declares must change the loss or a gradient.
+
+    With ``hierarchies``, those of each level of its class ids.
+    """
     objective, batch = prepared(subject)
     if not batch.condition:
         raise SkipTest("it reads no condition")
-    _training_step(objective, batch, 0, 2)  # what it learns of classes is then there
-    trait(objective, "progress")(1, 2)  # and numbers that begin with 0 have grown
+    _begin(objective, batch)
     given = [batch, _with_shared_values(objective, batch)]
-    before = [_loss_and_gradients(objective, each) for each in given]
-    for name in batch.condition:
-        report = (
-            f"with the values of {name!r} in three other orders loss and gradients are the same"
-        )
-        changed = (
-            any(map(_differ, _loss_and_gradients(objective, other), earlier))
-            for each, earlier in zip(given, before, strict=True)
-            for z in _in_other_orders(each.condition[name])
-            for other in [replace(each, condition={**each.condition, name: z})]
-        )
-        require(any(changed), report)
+    for name, z in batch.condition.items():
+        several = trait(objective, "hierarchies") and z.ndim == 2 and not z.is_floating_point()
+        for level in range(z.shape[1]) if several else (None,):
+            what = repr(name) if level is None else f"level {level} of {name!r}"
+            report = (
+                f"with the values of {what} in three other orders loss and gradients are the same"
+            )
+            require(any(_reads(objective, each, name, level) for each in given), report)
+
+
+def _reads(objective: Any, batch: RawBatch, name: str, level: int | None = None) -> bool:
+    """Whether the values of a condition, or one column of them, in other orders change a gradient."""
+    z, before = batch.condition[name], _loss_and_gradients(objective, batch)
+    for moved in _in_other_orders(z):
+        if level is not None:
+            moved = torch.cat([z[:, :level], moved[:, level, None], z[:, level + 1 :]], 1)
+        other = replace(batch, condition={**batch.condition, name: moved})
+        if any(map(_differ, _loss_and_gradients(objective, other), before)):
+            return True
+    return False
 
 
 def _loss_and_gradients(objective: Any, batch: RawBatch) -> list[Tensor]:
@@ -592,30 +609,21 @@ def check_takes_every_value_type_that_it_accepts(subject: Subject) -> None:
     for number, (name, types) in enumerate(built.conditions.items()):
         for value_type in types:
             objective, row = subject.build(), torch.arange(27)
-            # Three values, which samples share, since some losses read which are equal.
-            values = condition_values([value_type], 27, number)[row // 2**number % 3 * 13]
+            values = condition_values([value_type], 27, number)
+            if value_type != "continuous":
+                # Three values, which samples share, since some losses read which are equal.
+                values = values[row // 2**number % 3 * 13]
             objective.EXAMPLE_CONDITION = {name: values}
             try:
-                changes = _changes_with(prepare(objective), name)
+                objective, batch = prepare(objective), raw_batch(objective)
+                _begin(objective, batch)
+                changes = _reads(objective, batch, name)
             except Exception as error:
                 kind = type(error).__name__
                 report = f"{value_type} values of {name!r}, {tuple(values.shape)}, raised {kind}: {error}"
                 raise AssertionError(report) from error
             report = f"{value_type} values of {name!r} in three other orders change nothing"
             require(changes, report)
-
-
-def _changes_with(objective: Any, name: str) -> bool:
-    """Whether loss or gradients of a batch are others with other values of a condition."""
-    batch = raw_batch(objective)
-    _training_step(objective, batch, 0, 2)
-    trait(objective, "progress")(1, 2)
-    before = _loss_and_gradients(objective, batch)
-    return any(
-        any(map(_differ, _loss_and_gradients(objective, other), before))
-        for z in _in_other_orders(batch.condition[name])
-        for other in [replace(batch, condition={**batch.condition, name: z})]
-    )
 
 
 def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:
@@ -625,30 +633,26 @@ def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:
         raise SkipTest("it reads no queue, or no condition")
     if isinstance(objective, Mixture):
         raise SkipTest("those of its objectives that read a queue need not read a condition")
-    pairs = queue_pairs(
-        objective, raw_batch(objective, n=6, views=max(objective.min_views, 2)), 6, 0.0
-    )
-    queue = pairs.queue
-    assert queue is not None
+    pairs = _queued(objective, 6, filled=6)
+    queue: Any = pairs.queue
     for name, z in queue.condition.items():
-        moved = [
-            replace(pairs, queue=replace(queue, condition={**queue.condition, name: each}))
-            for each in _in_other_orders(z)
+        losses = [
+            _loss(objective, _with_queue(pairs, condition={**queue.condition, name: each}))
+            for each in [z, *_in_other_orders(z)]
         ]
         report = f"with the queue's values of {name!r} in three other orders the loss is the same"
-        require(
-            any(_differ(_loss(objective, each), _loss(objective, pairs)) for each in moved), report
-        )
+        require(any(_differ(each, losses[0]) for each in losses[1:]), report)
 
 
 def _with_shared_values(objective: Any, batch: RawBatch) -> RawBatch:
-    """The batch with three values of each condition, in another order for each."""
+    """The batch with three values of each condition but numbers, in another order for each."""
     if hasattr(objective, "EXAMPLE_CONDITION"):
         return batch
     row, given = torch.arange(batch.views.shape[1]), {}
     for i, (name, z) in enumerate(conditions(objective, 27).items()):
-        given[name] = z[row // 2**i % 3 * 13].to(batch.condition[name].dtype)
-    return replace(batch, condition=given)
+        if not z.is_floating_point():  # of which no two are equal
+            given[name] = z[row // 2**i % 3 * 13]
+    return replace(batch, condition={**batch.condition, **given})
 
 
 def _in_other_orders(z: Tensor) -> list[Tensor]:
@@ -770,7 +774,7 @@ def check_compares_within_views_as_it_says(subject: Subject) -> None:
         raise SkipTest("none of its terms depends on one anchor and on keys")
     report = f"within_view is {said}, and other keys of the anchor's view reach its term"
     require(any(of_others) == said, f"{report}: {any(of_others)}")
-    for term in _terms_of_one_anchor(objective, queue_pairs(objective, batch, 4, 0.0)):
+    for term in _terms_of_one_anchor(objective, _queued(objective, 6)):
         report = "an anchor is repelled from its own image in the queue"
         require(term.from_queue <= 1e-9, report)  # 1e-200 if it does not count, 1e-3 if it does
 

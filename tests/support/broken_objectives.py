@@ -314,6 +314,42 @@ class ReadsNumbersAlone(Graded):
         return super().near(z if z.is_floating_point() else torch.zeros_like(z))
 
 
+class EqualNumbers(Graded):
+    """Compares numbers by whether they are equal, which none are."""
+
+    def near(self, z):
+        same = z[:, None] == z
+        return (same.all(-1) if z.is_floating_point() else same).double()
+
+
+class Levels(ContrastiveObjective):
+    """Attracts samples by the levels of their class ids that are equal."""
+
+    EXAMPLE_CONDITION = [[0, 0], [0, 1], [1, 2], [1, 3], [0, 0], [1, 2]]  # noqa: RUF012
+    on = "condition"
+    value_types = ("categorical",)
+    hierarchies = True
+    reads_queue = False
+    levels = slice(None)
+
+    def terms(self, pairs):
+        z = pairs.everyone(self.on)[:, self.levels]
+        z = z[: pairs.keys.shape[1]]
+        near = (z[pairs.rows, None] == z).double().mean(-1).to(pairs.anchors) * pairs.others()
+        rows = []
+        for i, j in pairs.cross():
+            pulled = (pairs.sim(i, j) * near).sum(1) / near.sum(1).clamp_min(1)
+            rows.append(-pulled - pairs.own_sim(i, j))
+        values = torch.stack(rows)
+        return values, torch.ones_like(values)
+
+
+class FirstLevel(Levels):
+    """Reads the first level alone."""
+
+    levels = slice(1)
+
+
 class Overflowing(Sound):
     """Sums exponentials without taking the largest out."""
 
@@ -729,6 +765,7 @@ RESUMED, NEGATIVES = (
     "a_resumed_run_goes_on_as_it_would_have",
     "takes_the_negatives_that_it_is_given",
 )
+QUEUED = "reads_the_conditions_of_a_queue"
 MEAN, TYPES = "is_a_mean_over_anchors", "takes_every_value_type_that_it_accepts"
 
 BROKEN = {
@@ -777,10 +814,13 @@ BROKEN = {
     DividedTwice: {MEAN},
     Sigmoid: set(),
     Graded: set(),
+    EqualNumbers: {TYPES, "reads_the_conditions_it_declares"},
+    Levels: set(),
+    FirstLevel: {"reads_the_conditions_it_declares"},
     TakesNumbersAlone: {TYPES},
     ReadsNumbersAlone: {TYPES},
-    Blind: {"reads_the_conditions_it_declares", "reads_the_conditions_of_a_queue"},
-    BlindInQueue: {"reads_the_conditions_of_a_queue"},
+    Blind: {"reads_the_conditions_it_declares", QUEUED},
+    BlindInQueue: {QUEUED},
     Greedy: {NEGATIVES},
     Cubic: {"memory_grows_with_the_square_of_the_batch"},
     Wide: {"keeps_the_type_and_device_of_embeddings"},
