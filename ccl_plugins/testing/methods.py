@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import itertools
@@ -12,14 +13,13 @@ from unittest import SkipTest
 
 import torch
 from lightly.utils import dist
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 from torch.nn.functional import normalize
 
 from ccl_plugins.kinds import registry
 from ccl_plugins.numerics.gram import Statistic
-from ccl_plugins.objectives import InfoNCE, SupCon
-from ccl_plugins.pairs import Masks, Pairs, Queue, Samples
-from ccl_plugins.protocols import Embedded, trait
+from ccl_plugins.pairs import Pairs, Queue
+from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import (
     require,
     require_equal,
@@ -31,36 +31,33 @@ from ccl_plugins.testing.assertions import (
     require_unchanged,
 )
 from ccl_plugins.testing.inputs import (
-    CLASSES,
     SHAPE,
-    network_inputs,
     normal,
     seeded,
     supplied_for,
 )
+from ccl_plugins.testing.method_batches import (
+    DRAWN,
+    OF_TYPE,
+    UNEVEN,
+    VIEWS,
+    N,
+    begin_epoch,
+    conditions_of,
+    copied,
+    embed,
+    enqueue,
+    loss_of,
+    masks_of,
+    of_images,
+    pairs_of,
+    pairs_of_embedded,
+    samples_of,
+    train_step,
+    views_of,
+    with_partners,
+)
 from ccl_plugins.testing.subject import Subject
-
-N, VIEWS, UNEVEN = 8, 2, 7
-DRAWN = (3, 0, 7, 1, 6, 2, 5, 4)
-"""The samples of a batch in the order in which a sampler draws them."""
-
-OF_TYPE = {"categorical": "label", "multi_label": "attributes", "continuous": "height"}
-"""A condition of `conditions_of` of each value type."""
-
-
-def views_of(method: Any, seed: int = 0, count: int = VIEWS) -> list[Tensor]:
-    """Some views of 8 images, or the views of 8 samples as the towers of a method take them."""
-    seeds = (10 * seed + view for view in range(10))
-    if not trait(method, "embed_modality"):
-        return [normal(N, *SHAPE, seed=next(seeds)) for _ in range(count)]
-    towers = {name: type(tower) for name, tower in method.towers.items()}
-    return [network_inputs(towers.get(name), N, next(seeds)) for name in method.modalities]
-
-
-def of_images(method: Any, views: list[Tensor]) -> list[Tensor]:
-    """Those of some views that are images, as the backbone takes them."""
-    modalities = getattr(method, "modalities", ["image"] * len(views))
-    return [view for view, name in zip(views, modalities, strict=True) if name == "image"]
 
 
 @torch.no_grad()
@@ -73,145 +70,6 @@ def change(parameters: Iterable[Tensor]) -> None:
 def trained(method: Any) -> list[Tensor]:
     """The weights that are trained."""
     return [p for p in method.parameters() if p.requires_grad]
-
-
-def conditions_of(index: Tensor, epoch: int = 0, *, reader: Any = None) -> dict[str, Tensor]:
-    """Rows of tables, of every value type and shape, and of the conditions that a method itself reads.
-
-    Those of another epoch are other values.
-    """
-    number = index + 2 * epoch
-    rows = {
-        "label": number % CLASSES,
-        "levels": torch.stack([number % CLASSES, number % 2], 1),
-        "attributes": torch.stack([number % k == 0 for k in (2, 3, 4)], 1).float(),
-        "height": (0.7 * number).sin(),
-        "color": torch.stack([(0.3 * k * number).cos() for k in (1, 2, 3)], 1),
-    }
-    given = getattr(reader, "EXAMPLE_CONDITION", {})
-    for name, types in trait(reader, "conditions").items():
-        example = given.get(name) if isinstance(given, Mapping) else given
-        rows[name] = rows[OF_TYPE[types[0]]]
-        if example is not None:
-            values = torch.as_tensor(example)
-            rows[name] = values[number % len(values)]
-    return rows
-
-
-def pairs_of(method: Any, views: list[Tensor], first: int = 0, epoch: int = 0) -> Pairs:
-    """The pairs of a batch with the dataset indices from ``first`` on, with conditions of every kind.
-
-    The last condition differs per view, as one that is computed in every step.
-    """
-    return pairs_of_embedded(method, embed(method, views).normalized(), first, epoch)
-
-
-def enqueue(method: Any, pairs: Pairs) -> None:
-    """Enqueue in training mode, as a run does, whatever the mode."""
-    training = method.training
-    method.train()
-    method.enqueue(pairs)
-    method.train(training)
-
-
-def embed(method: Any, views: list[Tensor]) -> Embedded:
-    """The embeddings of views, with masks if the method masks patches."""
-    masks = masks_of(method, views)
-    embedded: Embedded = method.embed(views, masks) if masks else method.embed(views)
-    return embedded
-
-
-def pairs_of_embedded(method: Any, embedded: Embedded, first: int = 0, epoch: int = 0) -> Pairs:
-    """The pairs of embeddings on the sphere, with conditions as in `pairs_of`."""
-    with seeded():  # some may be drawn
-        pairs: Pairs = method.pairs(embedded, samples_of(method, embedded, first, epoch))
-    return pairs
-
-
-def samples_of(method: Any, embedded: Embedded, first: int = 0, epoch: int = 0) -> Samples:
-    """What is known of the samples of a batch, whose indices are in no order."""
-    place = torch.arange(first, first + embedded.projections.shape[1])
-    index = place // N * N + torch.tensor(DRAWN)[place % N]
-    condition = {
-        **conditions_of(index, epoch, reader=method),
-        "embedding": embedded.projections.detach(),
-    }
-    return Samples(condition, index, embedded.features, patches=embedded.patches)
-
-
-def with_partners(method: Any, samples: Samples) -> Samples:
-    """The same samples, whose views after the first are of other images."""
-    partner = 100 + torch.arange(N)
-    return replace(
-        samples, partner=partner, partner_condition=conditions_of(partner, reader=method)
-    )
-
-
-def masks_of(method: Any, views: list[Tensor]) -> Masks | None:
-    """The masks of views, if the method masks patches; those of a sample depend on its first view alone."""
-    if (masking := trait(method, "masking")) is None:
-        return None
-    height, width = views[0].shape[-2:]
-    drawn = []
-    for pixel in views[0].flatten(1)[:, 0].tolist():
-        with seeded(int(1e6 * abs(pixel))):
-            drawn.append(torch.stack([masking(height, width) for _ in range(masking.views)]))
-    return Masks.of(torch.stack(drawn))
-
-
-def loss_of(pairs: Pairs) -> Tensor:
-    """A loss that contrasts, reads class ids of batch and queue, and attracts where nothing contrasts."""
-    own = torch.stack([pairs.own_sim(i, j) for i, j in pairs.cross()]).mean()
-    contrast: Tensor = InfoNCE().loss(pairs) + SupCon(on="label").loss(pairs)
-    if (patches := pairs.samples.patches) is not None:
-        contrast = (
-            contrast - patches.mean_of_images((patches.student * patches.teacher).mean(1)).mean()
-        )
-    return contrast - own
-
-
-def train_step(method: Any, number: int, epoch: int = 0, ranks: int = 1) -> tuple[Tensor, Pairs]:
-    """The loss and the pairs of a step of plain gradient descent, on one process or on each of two."""
-    part = N // ranks
-    rows = slice(dist.rank() * part, (dist.rank() + 1) * part)
-    with seeded(number):
-        views = [view[rows] for view in views_of(method, number)]
-        pairs = pairs_of(method, views, number * N + rows.start, epoch)
-        loss = loss_of(pairs)
-        loss.backward()
-        seen = replace(pairs, queue=pairs.queue and _copied(pairs.queue))
-        enqueue(method, pairs)
-        with torch.no_grad():
-            for parameter in method.parameters():
-                if parameter.is_leaf and parameter.grad is not None:
-                    parameter -= 0.1 * _mean(parameter.grad, ranks)
-                    parameter.grad = None
-        method.after_step(number, 10)
-    return _mean(loss.detach(), ranks), seen
-
-
-def _copied(queue: Queue) -> Queue:
-    rows = {name: z.clone() for name, z in queue.condition.items()}
-    return replace(queue, keys=queue.keys.clone(), valid=queue.valid.clone(), condition=rows)
-
-
-def _mean(x: Tensor, ranks: int) -> Tensor:
-    if ranks > 1:
-        distributed.all_reduce(x)
-    return x / ranks
-
-
-def begin_epoch(method: Any, epoch: int) -> list[Tensor]:
-    """Have a method read its condition values again, as when an epoch begins; what it looks up."""
-    looked_up = list[Tensor]()
-
-    def look_up(index: Tensor) -> dict[str, Tensor]:
-        looked_up.append(index)
-        return conditions_of(index, epoch, reader=method)
-
-    if read := trait(method, "read_conditions"):
-        read(look_up)
-    return looked_up
 
 
 def observe(subject: Subject, method: Any) -> Any:
@@ -414,24 +272,31 @@ def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
     """
     if not has_momentum_encoder(subject):
         raise SkipTest(NO_MOMENTUM)
-    method = subject.build().train()
+    method = subject.build()
     declared, copies = trait(method, "momentum"), copies_of_trained(method)
     narrow = {name: p.dtype for name, p in copies.items() if p.dtype.itemsize < 4}
     require(not narrow, f"frozen copies lose small changes: {narrow}")
-    if declared is None:
-        moves = _of(copies, moved(method, LATE, 10**6))
-        if not any(moves.values()) and _evaluate(method, copies):
-            raise SkipTest("its teacher stays as it is, and in evaluation mode")
-        report = f"it declares no momentum, and frozen copies moved by {moves} of their way"
-        require(all(0 < move <= 0.75 for move in moves.values()), report)
-    else:
-        _require_momentum(method, copies)
-        for parameter, value in subject.choice.params.items():
-            if isinstance(value, float) and value == declared:
-                other = with_parameter(subject, parameter, value / 2).build().train()
-                _require_momentum(other, copies)
+    params = subject.choice.params.items()
+    higher = [(n, (1 + x) / 2) for n, x in params if type(x) is float and x == declared]
+    for each in (subject, *(with_parameter(subject, *parameter) for parameter in higher)):
+        method = each.build().train()
+        momentum, moves = trait(method, "momentum"), moved(method, LATE, 10**6)
+        # Some frozen weights may have no trained one, as fixed position embeddings.
+        moves = {n: x for n, x in moves.items() if n in copies or (x and momentum is not None)}
+        least, most = 0.0, 0.75
+        if momentum is None:
+            paths = {name.rpartition(".")[0] for name in copies}
+            if not any((*moves.values(), *(method.get_submodule(p).training for p in paths))):
+                raise SkipTest("its teacher stays as it is, and in evaluation mode")
+        else:
+            require(0 <= momentum < 1, f"its momentum is {momentum}, and must be from 0 to below 1")
+            least, most = 0.75 * (1 - momentum), 1.25 * (1 - momentum)
+        right = bool(moves) and all(x > 0 and least <= x <= most for x in moves.values())
+        report = f"with the momentum {momentum} frozen weights moved by {moves} of their way"
+        require(right, report)
     for step, total in ((0, 10**6), (5, 10), (9, 10)):
-        moves = _of(copies, moved(subject.build().train(), step, total))
+        moves = moved(subject.build().train(), step, total)
+        moves = {name: move for name, move in moves.items() if name in copies}
         right = all((move > 0 or step > 0) and 0 <= move <= 1 for move in moves.values())
         report = f"after_step({step}, {total}) moved frozen copies by {moves} of their way"
         require(right, report)
@@ -439,22 +304,6 @@ def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
 
 LATE = 10**5 + 1
 """A step after a momentum has risen to its value in the first ones, and before it rises to 1."""
-
-
-def _require_momentum(method: Any, copies: Collection[str]) -> None:
-    """Require that a step moves frozen weights as the trait ``momentum`` says."""
-    momentum = float(method.momentum)
-    share = 1 - momentum
-    require(0 < share <= 1, f"its momentum is {momentum}, and must be from 0 to below 1")
-    # Some frozen weights may have no trained one, as fixed position embeddings.
-    moves = {n: x for n, x in moved(method, LATE, 10**6).items() if x or n in copies}
-    right = all(0.75 * share <= move <= 1.25 * share for move in moves.values())
-    report = f"with a momentum of {momentum} frozen weights moved by {moves} of their way"
-    require(right and bool(moves), report)
-
-
-def _of(copies: Collection[str], moves: Mapping[str, float]) -> dict[str, float]:
-    return {name: move for name, move in moves.items() if name in copies}
 
 
 def with_parameter(subject: Subject, name: str, value: Any) -> Subject:
@@ -469,19 +318,25 @@ NO_MOMENTUM = "it has no trait `momentum`, and no keys of a frozen copy of train
 def has_momentum_encoder(subject: Subject) -> bool:
     """Whether a method declares a momentum, or makes keys by frozen copies of weights that are trained."""
     method = subject.build().eval()
-    views, copies = views_of(method), copies_of_trained(method)
+    copies = list(copies_of_trained(method).values())
 
     def keys() -> Tensor:
-        made = embed(method, views).keys
-        return torch.zeros(()) if made is None else made
+        return torch.cat([torch.zeros(1), *(each.flatten() for each in keys_of(method).values())])
 
-    return trait(method, "momentum") is not None or _changes(keys, list(copies.values()))
+    return trait(method, "momentum") is not None or _changes(keys, copies)
 
 
-def _evaluate(method: nn.Module, copies: Mapping[str, Tensor]) -> bool:
-    """Whether modules that hold some weights are in evaluation mode."""
-    paths = {name.rpartition(".")[0] for name in copies}
-    return not any(method.get_submodule(path).training for path in paths)
+@torch.no_grad()
+def keys_of(method: Any) -> dict[str, Tensor]:
+    """The keys of views, if there are any, and those that a method gives for conditions, on the sphere."""
+    views = views_of(method)
+    with seeded():
+        keys, made = method.embed(views).normalized().keys, dict[str, Tensor]()
+        if keys is not None:
+            made["embed(views).keys"] = keys
+        if project_key := trait(method, "project_key"):
+            made["project_key(x)"] = normalize(project_key(of_images(method, views)[0]), dim=1)
+    return made
 
 
 def copies_of_trained(method: Any) -> dict[str, Tensor]:
@@ -516,19 +371,9 @@ def check_keys_are_of_the_momentum_encoder(subject: Subject) -> None:
     if not has_momentum_encoder(subject):
         raise SkipTest(NO_MOMENTUM)
     method = subject.build().eval()
-    project_key = trait(method, "project_key")
-
-    def keys() -> dict[str, Tensor | None]:
-        with seeded():
-            made = {"embed(views).keys": method.embed(views_of(method)).normalized().keys}
-            if project_key is not None:
-                x = of_images(method, views_of(method))[0]
-                made["project_key(x)"] = normalize(project_key(x), dim=1)
-        return made
-
-    before = keys()
+    before = keys_of(method)
     change(trained(method))
-    for name, after in keys().items():
+    for name, after in keys_of(method).items():
         require_equal(after, before[name], f"{name}, once the weights that are trained are others")
 
 
@@ -538,9 +383,14 @@ def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
     Nor must ``project_key``, if the method has it.
     """
     method = subject.build().eval()
-    keys = [key] if (key := trait(method, "project_key")) else []
-    for function in (method.encode, method.project, *keys):
+    for function in _of_images_alone(method):
         require_independent_rows(function, views_of(method)[0])
+
+
+def _of_images_alone(method: Any) -> list[Callable[[Tensor], Tensor]]:
+    """What each process calls by itself, of images."""
+    keys = [key] if (key := trait(method, "project_key")) else []
+    return [method.encode, method.project, *keys]
 
 
 def check_own_keys_are_at_own_positions(subject: Subject) -> None:
@@ -792,20 +642,24 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
 
     A method may read the queue itself, as for the nearest keys: then the keys of later pairs are others.
     """
-    method = subject.build().eval()
+    method, wrong = subject.build().eval(), list[str]()
     if not has_queue(subject, method):
         queue = pairs_of(method, views_of(method)).queue
         require(
             queue is None, "its pairs have a queue, which `read_conditions` or `has_queue` denies"
         )
         raise SkipTest("it has no queue, by its traits `read_conditions` and `has_queue`")
-    for parameter in subject.choice.params:
-        if "queue" in parameter:
-            _require_says_queue(subject, parameter)
+    for parameter in (name for name in subject.choice.params if "queue" in name):
+        with contextlib.suppress(Exception):  # 0 is no value of many
+            without = with_parameter(subject, parameter, 0)
+            other = without.build().eval()
+            if pairs_of(other, views_of(other)).queue is None and has_queue(without, other):
+                wrong.append(parameter)
+    require(not wrong, f"with {wrong}=0 its pairs have no queue, which `has_queue` does not say")
     change(trained(method))  # so that keys are no queries
     views, keys_of = views_of(method), list[Tensor]()
     first = pairs_of(method, views)
-    begun = None if first.queue is None else _copied(first.queue)
+    begun = None if first.queue is None else copied(first.queue)
     if begun is not None:
         empty = begun.valid & ~begun.of_view(0).any(1)
         require(not empty.any(), f"{int(empty.sum())} entries that are valid from the start are 0")
@@ -830,20 +684,6 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
             require(not lost.any(), report)
             most = int(times.sum(0).max())
             require(most == 1, f"a key of the pairs is {most} times in the queue")
-
-
-def _require_says_queue(subject: Subject, parameter: str) -> None:
-    """Require that a method without a queue, where 0 turns it off, says so by ``has_queue``."""
-    try:
-        without = with_parameter(subject, parameter, 0)
-        method = without.build().eval()
-    except Exception:  # 0 is no value of it
-        return
-    if pairs_of(method, views_of(method)).queue is None:
-        report = (
-            f"with {parameter}=0 its pairs have no queue, and `has_queue` says that there is one"
-        )
-        require(not has_queue(without, method), report)
 
 
 def _alike(x: Tensor, y: Tensor) -> Tensor:
@@ -878,8 +718,8 @@ def check_reads_the_conditions_that_it_declares(subject: Subject) -> None:
 
     def pairs_with(condition: Mapping[str, Tensor]) -> Pairs:
         with seeded():  # by a copy: should pairs change the method, another law says so
-            copied = copy.deepcopy(method)
-            pairs: Pairs = copied.pairs(embedded, replace(samples, condition=condition))
+            alike = copy.deepcopy(method)
+            pairs: Pairs = alike.pairs(embedded, replace(samples, condition=condition))
         return pairs
 
     alone = {name: samples.condition[name] for name in declared}
@@ -1148,9 +988,8 @@ def train_together(build: Callable[[], Any]) -> dict[str, Any]:
         loss, pairs = train_step(method, number, ranks=dist.world_size())
         losses.append(loss)
     x = of_images(method, views_of(method))[0]
-    keys = [key] if (key := trait(method, "project_key")) else []
-    with torch.no_grad():  # by each process alone
-        made = [function(x) for function in (method.encode, method.project, *keys)]
+    with torch.no_grad():
+        made = [function(x) for function in _of_images_alone(method)]
     weights = {name: p.detach().clone() for name, p in method.named_parameters()}
     samples = {"index": pairs.samples.index, **pairs.samples.condition}
     return {"losses": torch.stack(losses), "weights": weights, "samples": samples, "rows": made}

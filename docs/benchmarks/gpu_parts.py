@@ -41,7 +41,7 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.protocols import trait
 from ccl_plugins.samplers import Uniform
-from ccl_plugins.testing import methods as method_kit
+from ccl_plugins.testing import method_batches as method_kit
 from ccl_plugins.testing.inputs import Split
 from ccl_plugins.testing.objective_batches import RawBatch, call, pairs_of, value_and_gradient
 from ccl_plugins.testing.objectives import prepared
