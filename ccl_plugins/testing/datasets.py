@@ -414,6 +414,25 @@ def _digest(parts: Iterable[Any]) -> Tensor:
     return letters(digest.hexdigest())
 
 
+def check_keeps_no_file_of_other_settings(subject: Subject) -> None:
+    """A file that it writes beside others, to read them faster, must not be read with other settings."""
+    if subject.chosen or not callable(subject.example or getattr(subject.target, "EXAMPLE", None)):
+        raise SkipTest("no function writes its files, as a static method EXAMPLE does")
+    used, again = subject.with_files(), subject.with_files()
+    supplied = supplied_for(subject.choice)
+    try:
+        expected = _drawn_alike(again.choice, supplied)
+        require_identical(_drawn_alike(used.choice, supplied), expected)
+    except AssertionError as error:
+        raise SkipTest("its files are others each time that they are written") from error
+    for setting, other in used.with_other_numbers().items():
+        fresh = subject.with_files()  # holds its folder
+        with contextlib.suppress(ValueError):  # the number is refused
+            expected = _drawn_alike(fresh.with_other_numbers()[setting].choice, supplied)
+            where = f"with {setting}, after the same files were read without"
+            require_identical(_drawn_alike(other.choice, supplied), expected, where)
+
+
 def check_seeds_no_global_generator(subject: Subject) -> None:
     """It must not seed Python's, numpy's or torch's global generator: the views of an image follow.
 
@@ -494,7 +513,15 @@ def check_no_test_image_is_in_training(subject: Subject) -> None:
     ``ccl inspect`` names them.  Images of one color count for neither, nor do copies of a few images, as of
     a rare class.
     """
-    dataset = subject.build()
+    _require_apart(subject.build(), "")
+    for setting, other in subject.with_other_numbers().items():
+        with contextlib.suppress(
+            ValueError, SkipTest
+        ):  # the number is refused, or leaves no images
+            _require_apart(other.build(), f"with {setting} ")
+
+
+def _require_apart(dataset: Any, setting: str) -> None:
     splits = [dataset(name) for name in SPLITS]
     train, test = (
         _looks(split, LOOKED_AT[name]) for name, split in zip(SPLITS, splits, strict=True)
@@ -517,15 +544,16 @@ def check_no_test_image_is_in_training(subject: Subject) -> None:
     most += 3 * mistakes**0.5 if len(splits[0]) > LOOKED_AT["train"] else 0
     row, first = again[0] if again else (0, 0)
     report = (
-        f"{len(again)} of {len(test)} test images are in training, such as row {row}, its row {first}; of"
-        f" {len(train)} training images {twice} repeat each other"
+        f"{setting}{len(again)} of {len(test)} test images are in training, such as row {row}, its row"
+        f" {first}; of {len(train)} training images {twice} repeat each other"
     )
     require(len(again) <= most, report)
     if within:
         return
     for row, first in ((0, len(splits[0]) - 1), (len(splits[1]) - 1, 0)):
         over = (row, first) in again  # as of splits that are parts of a list
-        require(not over, f"row {row} of test is row {first} of training: the splits overlap there")
+        report = f"{setting}row {row} of test is row {first} of training: the splits overlap there"
+        require(not over, report)
 
 
 def _looks(split: Any, most: int) -> Looks:

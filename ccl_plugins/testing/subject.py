@@ -92,6 +92,10 @@ class Subject:
         """The component with other parameters, and the same condition values; it can be sent."""
         return Subject(self.spec, chosen=choice, condition_values=self.condition_values)
 
+    def with_files(self) -> Subject:
+        """The component with its example's files written anew, into a folder that is deleted with it."""
+        return Subject(self.spec, example=self.example, variant_params=self.variant_params)
+
     def with_other_numbers(self) -> dict[str, Subject]:
         """The component with one number changed, by ``"k=4"``, for each of three numbers that it takes."""
         found = dict[str, Subject]()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 import torch
 from support.broken import broken_laws, law_tests
@@ -270,9 +271,9 @@ class LeakingAmongMany(Sound):
 
     def __call__(self, name):
         super().__call__(name)
-        numbers = torch.arange(6000) if name == "train" else torch.arange(0, 6000, 24) + 6000
+        numbers = torch.arange(3000) if name == "train" else torch.arange(0, 3000, 12) + 3000
         if name == "test":
-            numbers[::4] -= 6000
+            numbers[::4] -= 3000
         found = Split(size=len(numbers))
         digits = numbers[:, None] // 100 ** torch.arange(2) % 100
         found.images = torch.stack([digits, digits + 100], 2)[:, None].byte()
@@ -508,6 +509,58 @@ class InSortedFiles(InFiles):
         return sorted(super().files())
 
 
+class KeepingAFile(Sound):
+    """Keeps images that are rolled in a file."""
+
+    def __init__(self, folder: str, by: int = 0) -> None:
+        self.folder, self.by = folder, by
+
+    @staticmethod
+    def EXAMPLE(folder):
+        (folder / "image.png").write_bytes(b"")
+        return {"folder": str(folder)}
+
+    def file(self, name):
+        return Path(self.folder, f"{name}.npy")
+
+    def __call__(self, name):
+        found = super().__call__(name)
+        if not self.file(name).exists():
+            np.save(self.file(name), found.images.roll(self.by, -1).numpy())
+        found.images = torch.from_numpy(np.load(self.file(name)))
+        return found
+
+
+class KeepingAFileOfEach(KeepingAFile):
+    """Keeps images that are rolled in a file for each number."""
+
+    def file(self, name):
+        return super().file(f"{name}_{self.by}")
+
+
+class OfAFold(Sound):
+    """Tests on one row of three, and trains on the others."""
+
+    left_out = property(lambda self: self.fold)
+
+    def __init__(self, fold: int = 0) -> None:
+        if not 0 <= fold < 3:
+            raise ValueError(f"fold must be 0 to 2, not {fold}")
+        self.fold = fold
+
+    def __call__(self, name):
+        super().__call__(name)
+        rows = torch.arange(60)
+        kept = rows % 3 == self.fold if name == "test" else rows % 3 != self.left_out
+        return Split(rows[kept], size=60)
+
+
+class OfTheFirstFold(OfAFold):
+    """Leaves the first fold out of training, whichever is tested on."""
+
+    left_out = 0
+
+
 class Looking(InSortedFiles):
     """Opens an image for its schema."""
 
@@ -704,6 +757,10 @@ BROKEN = {
     Growing: {"splits_are_always_the_same"},
     InFiles: {"the_order_of_files_does_not_matter"},
     InSortedFiles: set(),
+    KeepingAFile: {"keeps_no_file_of_other_settings"},
+    KeepingAFileOfEach: set(),
+    OfAFold: set(),
+    OfTheFirstFold: {LEAK},
     Looking: {"schema_says_what_metadata_holds"},
     Gray: {"images_are_alike_in_both_splits"},
     Grouped: {"no_group_is_in_both_splits"},
