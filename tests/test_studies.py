@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.font_samples import write_font
 from support.scripts import script
+
+from ccl_plugins.datasets.fonts import LETTERS
 
 FOLDER = Path(__file__).parent.parent / "docs" / "studies"
 NAMES = ["sites", "plates", "ages"]
@@ -107,6 +110,61 @@ def test_what_age_tells_by_a_parabola_is_regressed_out():
     out = ages.regressed_out(x, {"train": {"age": age}})["train"]
     assert out[:, :2].abs().max() < 0.05
     assert out[:, 2].abs().max() > 0.5
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory):
+    """The study, on twenty families of boxes."""
+    folder = tmp_path_factory.mktemp("fonts")
+    module = study("letters")
+    for number in range(20):
+        path = folder / f"{number}.ttf"
+        write_font(path, f"{number:02}", LETTERS, weight=300 + 20 * number, index=7 * number)
+    module.FOLDER = str(folder)
+    return module
+
+
+def test_families_of_letters_are_in_one_part(letters):
+    made = letters.parts(3)
+    families = {name: {*each.metadata["family"].tolist()} for name, each in made.items()}
+    assert sum(map(len, families.values())) == 20
+    assert {name: len(each) for name, each in families.items()} == {
+        "train": 12,
+        "validation": 4,
+        "test": 4,
+    }
+    of = made["train"].metadata
+    assert torch.equal(of["heavy"], (of["weight"] >= 400).long() + (of["weight"] > 500))
+
+
+def test_neighbors_are_of_other_families(letters):
+    split = letters.parts(3)["test"]
+    n = len(split)
+    by_font = torch.nn.functional.one_hot(split.metadata["font"]).float()
+    assert letters.neighbors(by_font + 0.01 * torch.rand(n, by_font.shape[1]), split).mean() < 0.1
+    letter = torch.nn.functional.one_hot(split.targets).float()
+    # Four fonts: three of other families have the letter, and twenty neighbors are asked for.
+    assert float(letters.neighbors(letter, split).mean()) == pytest.approx(3 / 20)
+    x = letter + split.metadata["font"][:, None]
+    there = letters.on_each_font(x, split.metadata["font"])
+    torch.testing.assert_close(there[split.targets == 3].std(0), torch.zeros(62), atol=1e-5, rtol=0)
+
+
+def test_a_letter_leans_and_grows_as_it_is_imitated(letters):
+    images = letters.parts(3)["train"].images[:8]
+    transform = letters.Imitated()
+    first, second = (transform.batch_transforms[0](images, torch.arange(8) + k) for k in (0, 100))
+    assert first.shape == (8, 1, 32, 32)
+    assert first.isfinite().all()
+    assert not torch.equal(first, second)
+    assert torch.equal(first, transform.batch_transforms[0](images, torch.arange(8)))
+
+
+def test_a_row_of_letters_is_trained_and_measured(letters):
+    row = letters.STUDY.run((letters.OURS, 0.1, 0), steps=1)
+    assert row["test"].keys() - {"families"} == letters.STUDY.columns.keys()
+    assert len(row["test"]["families"]) == 4
+    assert 0 <= row["validation"] <= 1
 
 
 def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pairs():

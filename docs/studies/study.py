@@ -23,8 +23,6 @@ from ccl_plugins.experiments.results import interval_of
 
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- the script writes these tables -->", "<!-- here they end -->"
-CHOOSING = (0,)
-"""The seeds whose validation chooses the value of a row."""
 TRIED = "the value that is tried"
 """Stands in settings for the temperature, or the weight of a guide, that is tried."""
 Row: TypeAlias = dict[str, Any]
@@ -41,11 +39,13 @@ class Form:
             holds parameters of the data set.  None: the network is not trained.
         tried: Values of one number, a temperature or a weight, of which the best on validation is taken.
         like: The row whose number is taken, so that something else alone differs.
+        read: Features without a network; None: those of the row's network.
     """
 
     settings: Mapping[str, Any] | None
     tried: Sequence[float | None] = (None,)
     like: str | None = None
+    read: Read | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,9 @@ class Study:
         measured: From a function that computes features, a seed and the settings, to the measurements.
         validated: Likewise, to the number that chooses a value; it reads no test sample.
         steps: Of the training of a row.
+        batch_size: Of the training of a row.
+        choosing: The seeds whose validation chooses the value of a row.
+        apart: Whether these seeds are not reported.
     """
 
     name: str
@@ -68,9 +71,12 @@ class Study:
     columns: Mapping[str, str]
     compared: Mapping[str, Sequence[str]]
     pipeline: Callable[[Mapping[str, Any], int], dict[str, Any]]
-    measured: Callable[[Read, int, Mapping[str, Any]], dict[str, float]]
+    measured: Callable[[Read, int, Mapping[str, Any]], dict[str, Any]]
     validated: Callable[[Read, int, Mapping[str, Any]], float]
     steps: int
+    batch_size: int = 128
+    choosing: Sequence[int] = (0,)
+    apart: bool = False
 
     def run(self, what: tuple[str, float | None, int], steps: int | None = None) -> Row:
         """Train a row of a seed with one of its values, and measure it."""
@@ -95,13 +101,13 @@ class Study:
                     logger=False,
                     epochs=1000,
                     max_steps=steps or self.steps,
-                    batch_size=128,
+                    batch_size=self.batch_size,
                     seed=seed,
                     workers=0,
                     optimizer=ccl.optimizer("adamw", lr=3e-3, weight_decay=1e-4),
                 )
                 backbone, transform = run.backbone, run.transform
-        read = partial(features, backbone, transform)
+        read = self.forms[title].read or partial(features, backbone, transform)
         row = {"form": title, "tried": value, "seed": seed}
         if self.forms[title].tried != (None,):
             row["validation"] = self.validated(read, seed, settings or {})
@@ -116,15 +122,17 @@ class Study:
             return form.tried[0]
         means = {}
         for t in form.tried:
-            found = [r["validation"] for r in of(rows, title, t).values() if r["seed"] in CHOOSING]
-            if len(found) < len(CHOOSING):
+            found = [
+                r["validation"] for r in of(rows, title, t).values() if r["seed"] in self.choosing
+            ]
+            if len(found) < len(self.choosing):
                 raise LookupError(f"{title} was not tried with {t}")
             means[t] = statistics.fmean(found)
         return max(means, key=means.__getitem__)
 
     def wanted(self, rows: Sequence[Row], seeds: int) -> Iterator[tuple[str, float | None, int]]:
         """What is to be trained, in the order in which it can be: first what chooses, then the rest."""
-        for seed in CHOOSING:
+        for seed in self.choosing:
             for title, form in self.forms.items():
                 if form.like is None:
                     yield from ((title, t, seed) for t in form.tried)
@@ -138,7 +146,8 @@ class Study:
     def final(self, rows: Sequence[Row], title: str) -> dict[int, Row]:
         """By seed, the runs of a row with its value."""
         try:
-            return of(rows, title, self.chosen(rows, title))
+            runs = of(rows, title, self.chosen(rows, title))
+            return {s: r for s, r in runs.items() if not (self.apart and s in self.choosing)}
         except LookupError:
             return {}
 

@@ -28,16 +28,16 @@ def write_font(
         width: What it states.
         angle: What it states, to the left.
         blank: Letters of it without a shape.
-        index: Raises the boxes by so many units, for shapes of its own.
+        index: The k-th box is higher by ``index * (k + 1)`` units, for shapes of its own.
     """
     names = [".notdef", *(f"u{ord(letter):04X}" for letter in letters)]
     glyphs = {".notdef": TTGlyphPen(None).glyph()}
     for number, (name, letter) in enumerate(zip(names[1:], letters, strict=True)):
         pen = TTGlyphPen(None)
         if letter not in blank:
-            right, top = 100 * (number + 1), weight + index
-            pen.moveTo((0, index))
-            for corner in ((0, top), (right, top), (right, index)):
+            right, top = 100 * (number + 1), weight + index * (number + 1)
+            pen.moveTo((0, 0))
+            for corner in ((0, top), (right, top), (right, 0)):
                 pen.lineTo(corner)
             pen.closePath()
         glyphs[name] = pen.glyph()

@@ -1,0 +1,288 @@
+"""Letters in real typefaces, by ``letters-protocol.md``; writes the tables of ``letters.md``.
+
+Run it as ``FONTS=folder python docs/studies/letters.py``, on a folder of fonts; without one it takes those
+of the system.  What ``letters.json`` has is not trained again.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import torch
+from study import TRIED, Form, Read, Study
+from torch import Tensor, nn
+from torch.nn import functional
+
+import ccl_plugins as ccl
+from ccl_plugins.datasets import Fonts, InMemory
+from ccl_plugins.datasets.annotated import annotations_of
+from ccl_plugins.transforms import SimCLRTransform
+from ccl_plugins.transforms.batched import uniforms
+
+FOLDER = os.environ.get("FONTS", "system")
+SIZE, NEIGHBORS = 32, 20
+EDGES = (400, 501)
+"""Between light, regular and bold fonts, the classes of weight."""
+SHEAR, STRETCH = 0.3, 0.25
+"""How far the imitating augmentation leans a letter, and by how much it makes it wider or narrower."""
+
+
+class Letters:
+    """The fonts of a seed: three fifths of families train, one is for choosing, one for testing.
+
+    Columns: those of `fonts`, and ``heavy``, the class of weight.
+
+    Args:
+        seed: Of the families.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def __call__(self, split: str) -> InMemory:
+        """The ``"train"`` or ``"test"`` split."""
+        return parts(self.seed)[split]
+
+    def schema(self) -> Mapping[str, Any]:
+        """The columns and what they hold."""
+        return {**Fonts(FOLDER).schema(), "heavy": "categorical"}
+
+
+@functools.lru_cache(maxsize=1)
+def parts(seed: int) -> dict[str, InMemory]:
+    """``"train"``, ``"validation"`` and ``"test"``."""
+    fonts = Fonts(FOLDER, size=SIZE, test_fraction=0.4, seed=seed)
+    held = fonts("test")
+    families = held.metadata["family"].unique()
+    order = torch.randperm(len(families), generator=torch.Generator().manual_seed(seed))
+    tested = torch.isin(held.metadata["family"], families[order[: len(order) // 2]])
+    train = fonts("train")
+    return {
+        "train": of(train, torch.ones(len(train), dtype=torch.bool)),
+        "validation": of(held, ~tested),
+        "test": of(held, tested),
+    }
+
+
+def of(split: InMemory, chosen: Tensor) -> InMemory:
+    """Some of the letters, with their class of weight."""
+    rows = chosen.nonzero().flatten()
+    metadata, words, texts, group = annotations_of(split, rows.tolist())
+    metadata["heavy"] = torch.bucketize(metadata["weight"], torch.tensor(EDGES), right=True)
+    return InMemory(split.images[rows], split.targets[rows], metadata, words, texts, group)
+
+
+class Imitated(SimCLRTransform):
+    """Crops of letters that are leaned, made wider or narrower, and thicker or thinner at random."""
+
+    def __init__(self, size: int = SIZE, min_scale: float = 0.6) -> None:
+        super().__init__(**{**VIEWS, "size": size, "min_scale": min_scale})
+        self.batch_transforms = [
+            functools.partial(self._imitated, view) for view in self.batch_transforms
+        ]
+
+    def _imitated(self, view: Any, images: Tensor, seeds: Tensor) -> Tensor:
+        lean, wide, thick = uniforms(~seeds, 3).unbind(1)
+        x = 1 - images.float() / 255
+        matrix = torch.zeros(len(x), 2, 3, device=x.device)
+        matrix[:, 0, 0] = (STRETCH * (2 * wide - 1)).exp()
+        matrix[:, 0, 1], matrix[:, 1, 1] = SHEAR * (2 * lean - 1), 1
+        grid = functional.affine_grid(matrix, list(x.shape), align_corners=False)
+        x = functional.grid_sample(x, grid, align_corners=False)
+        more, less = functional.max_pool2d(x, 3, 1, 1), -functional.max_pool2d(-x, 3, 1, 1)
+        share = (2 * thick - 1)[:, None, None, None]
+        x = torch.lerp(x, torch.where(share > 0, more, less), share.abs())
+        return view((255 * (1 - x)).round().clamp(0, 255).to(torch.uint8), seeds)
+
+
+@ccl.local("backbone")
+class OfLetters(nn.Module):
+    """Three convolutions of stride 2 and a linear layer."""
+
+    num_features = 128
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = []
+        for before, after in pairwise((1, 24, 48, 96)):
+            convolution = nn.Conv2d(before, after, 3, 2, 1, bias=False)
+            layers += [convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
+        linear = nn.Linear(96 * 16, self.num_features)
+        self.layers = nn.Sequential(*layers, nn.Flatten(), linear, nn.ReLU(inplace=True))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (n, 128) of images (n, 1, 32, 32)."""
+        return self.layers(x)
+
+
+VIEWS = {"size": SIZE, "min_scale": 0.6, "flip": 0.0, "jitter": 0.0, "gray": 0.0, "blur": 0.0}
+VIEWS |= {"mean": [0.9], "std": [0.25], "batched": True}
+WHOLE = {"sampler": {"use": "m_per_class", "m": 62, "columns": "font"}}
+IMITATING = {"transform": {"use": "imitated"}}
+INFONCE = {"objective": {"use": "infonce", "temperature": TRIED}}
+FONT = {"font": {"use": "column", "name": "font"}}
+STYLE = {"style": {"use": "column", "name": "style", "standardize": True}}
+FAIR = {"use": "fair_cclk", "temperature": TRIED}
+ON_FONT = {"objective": {**FAIR, "kernel": "delta", "on": "font"}, "conditions": FONT, **WHOLE}
+RBF = {"use": "rbf", "scale": 0.05}
+ON_STYLE = {"objective": {**FAIR, "kernel": RBF, "on": "style"}, "conditions": STYLE}
+OF_WEIGHT = {
+    "objective": {"use": "fair_infonce", "temperature": TRIED, "on": "heavy"},
+    "conditions": {"heavy": {"use": "column", "name": "heavy"}},
+}
+SUPCON = {
+    "objective": {"use": "supcon", "temperature": TRIED, "on": "label"},
+    "conditions": {"label": {"use": "column", "name": "label"}},
+}
+
+
+def guided(**guide: Any) -> dict[str, Any]:
+    """InfoNCE beside a guide that suppresses the numbers."""
+    guides = [{"on": "style", "keep": False, "weight": TRIED, **guide}]
+    base = {"use": "infonce", "temperature": 0.1}
+    objective = {"use": "guided", "base": base, "guides": guides}
+    return {"objective": objective, "conditions": STYLE, **IMITATING}
+
+
+def principal(split: InMemory) -> Tensor:
+    """(N, 64) the first principal components of a part's pixels."""
+    x = split.images.flatten(1).float() / 255
+    x = x - x.mean(0)
+    return x @ torch.linalg.eigh(x.T @ x).eigenvectors[:, -64:]
+
+
+TEMPERATURES = (0.03, 0.05, 0.1, 0.2, 0.5)
+WEIGHTS = (0.1, 0.3, 1.0)
+OURS = "Fair-CCLK on the font, whole fonts, imitating"
+FORMS = {
+    "untrained": Form(None),
+    "pixels, 64 principal components": Form(None, read=principal),
+    "InfoNCE": Form(INFONCE, TEMPERATURES),
+    "InfoNCE, whole fonts": Form({**INFONCE, **WHOLE}, TEMPERATURES),
+    "InfoNCE, imitating": Form({**INFONCE, **IMITATING}, TEMPERATURES),
+    "InfoNCE, whole fonts, imitating": Form({**INFONCE, **WHOLE, **IMITATING}, TEMPERATURES),
+    "Fair-CCLK on the font, whole fonts": Form(ON_FONT, TEMPERATURES),
+    OURS: Form({**ON_FONT, **IMITATING}, TEMPERATURES),
+    "the same, fonts shuffled": Form(
+        {**ON_FONT, **IMITATING, "conditions": {"font": {"use": "shuffled", "of": FONT["font"]}}},
+        like=OURS,
+    ),
+    "Fair-CCLK on the numbers, imitating": Form({**ON_STYLE, **IMITATING}, TEMPERATURES),
+    "Fair-CCLK on the numbers, whole fonts, imitating": Form(
+        {**ON_STYLE, **WHOLE, **IMITATING}, TEMPERATURES
+    ),
+    "Fair-InfoNCE on the class of weight, imitating": Form(
+        {**OF_WEIGHT, **IMITATING}, TEMPERATURES
+    ),
+    "numbers by reversal, imitating": Form(guided(by="regression", suppress="reversal"), WEIGHTS),
+    "numbers by least squares, imitating": Form(
+        guided(by="regression", suppress="least_squares"), WEIGHTS
+    ),
+    "numbers by HSIC, imitating": Form(guided(by="hsic"), WEIGHTS),
+    "SupCon on the letter, imitating": Form({**SUPCON, **IMITATING}, TEMPERATURES),
+}
+COMPARED = {OURS: tuple(title for title in FORMS if title != OURS)}
+COLUMNS = {
+    "letter": "letter, 20 neighbors of other families",
+    "of_fonts": "features standardized for each font",
+    "line": "numbers regressed out, a line",
+    "splines": "numbers regressed out, splines",
+}
+
+
+def pipeline(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """The arguments of a pipeline."""
+    ccl.local("transform", Imitated)  # known as "imitated"
+    return {
+        "dataset": Letters(seed),
+        "backbone": ccl.local("backbone", OfLetters),
+        "method": ccl.method("simclr", hidden=128, dim=128, batch_norm=False),
+        "transform": ccl.transform("simclr", **VIEWS),
+        **settings,
+    }
+
+
+def neighbors(x: Tensor, split: InMemory) -> Tensor:
+    """(N,) the share of a letter's 20 nearest neighbors of other families that are the same letter."""
+    label, family = split.metadata["label"], split.metadata["family"]
+    x, found = functional.normalize(x, dim=1), []
+    for rows in torch.arange(len(x)).split(1024):
+        near = x[rows] @ x.T
+        near.masked_fill_(family[rows, None] == family, -torch.inf)
+        places = near.topk(NEIGHBORS).indices
+        found.append((label[places] == label[rows, None]).double().mean(1))
+    return torch.cat(found)
+
+
+def on_each_font(x: Tensor, font: Tensor) -> Tensor:
+    """Features (N, f) less the mean of their font, over its deviation."""
+    _, place = font.unique(return_inverse=True)
+    count = place.bincount()[:, None]
+    mean = torch.zeros(len(count), x.shape[1]).index_add_(0, place, x) / count
+    square = torch.zeros_like(mean).index_add_(0, place, (x - mean[place]).square()) / count
+    least = 0.1 * x.std(0).clamp_min(1e-3)
+    return (x - mean[place]) / torch.maximum(square.sqrt(), least)[place]
+
+
+def regressed_out(x: Mapping[str, Tensor], style: Mapping[str, Tensor], knots: int) -> Tensor:
+    """The test part's features less what a regression, fitted in training, has of the numbers.
+
+    Args:
+        x: (N, f) features by part.
+        style: (N, 4) numbers by part.
+        knots: Of cubic splines of each number; 0: a line.
+    """
+    from sklearn.linear_model import Ridge
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import SplineTransformer, StandardScaler
+
+    curves = (SplineTransformer(knots, extrapolation="constant"),) if knots else ()
+    made = make_pipeline(StandardScaler(), *curves, Ridge(1.0))
+    made.fit(style["train"].numpy(), x["train"].numpy())
+    return x["test"] - torch.from_numpy(made.predict(style["test"].numpy())).float()
+
+
+def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What neighbors say of the test part, and how many are right in each family, of all its letters."""
+    part = {name: parts(seed)[name] for name in ("train", "test")}
+    x = {name: read(each) for name, each in part.items()}
+    style = {name: each.metadata["style"] for name, each in part.items()}
+    features = {
+        "letter": x["test"],
+        "of_fonts": on_each_font(x["test"], part["test"].metadata["font"]),
+        "line": regressed_out(x, style, 0),
+        "splines": regressed_out(x, style, 5),
+    }
+    right = {name: neighbors(each, part["test"]) for name, each in features.items()}
+    ids, place = part["test"].metadata["family"].unique(return_inverse=True)
+    words = part["test"].vocabulary["family"]
+    means = torch.zeros(len(ids)).double().index_add_(0, place, right["letter"]) / place.bincount()
+    families = {words[i]: round(float(m), 5) for i, m in zip(ids, means, strict=True)}
+    return {**{name: float(each.mean()) for name, each in right.items()}, "families": families}
+
+
+def validated(read: Read, seed: int, settings: Mapping[str, Any]) -> float:
+    """What neighbors say of the part for choosing."""
+    return float(neighbors(read(parts(seed)["validation"]), parts(seed)["validation"]).mean())
+
+
+STUDY = Study(
+    "letters",
+    FORMS,
+    COLUMNS,
+    COMPARED,
+    pipeline,
+    measured,
+    validated,
+    steps=200,
+    batch_size=496,
+    choosing=(10,),
+    apart=True,
+)
+
+if __name__ == "__main__":
+    STUDY.main(__doc__)
