@@ -88,6 +88,13 @@ class Subject:
             example = example(Path(self._folder.name))
         return {**example, **self.variant_params}
 
+    @property
+    def files(self) -> list[Path]:
+        """The files that the example wrote, which a law may change and put back."""
+        folder = getattr(self, "_folder", None) if self.choice.params else None
+        found = Path(folder.name).rglob("*") if folder else ()
+        return sorted(path for path in found if path.is_file())
+
     def chosen_as(self, choice: engine.Choice) -> Subject:
         """The component with other parameters, and the same condition values; it can be sent."""
         return Subject(self.spec, chosen=choice, condition_values=self.condition_values)

@@ -7,7 +7,6 @@ import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import SkipTest
 
@@ -254,7 +253,7 @@ def _most_correlated(first: Tensor, second: Tensor) -> float:
     both = torch.stack([each.sum(0) for each in often]).amin(0) >= len(first) // 6
     a, b = (each - each.mean(0) for each in (first, second))
     found = (a * b).sum(0) / (a.norm(dim=0) * b.norm(dim=0)).clamp_min(1e-12)
-    return float(found[both].abs().max()) if both.any() else 0.0
+    return float(found[both].max()) if both.any() else 0.0
 
 
 def check_every_view_is_drawn(subject: Subject) -> None:
@@ -310,7 +309,7 @@ def check_views_show_their_image(subject: Subject) -> None:
 def check_remembers_no_image(subject: Subject) -> None:
     """A call must not depend on the calls before it: an image comes again in each epoch, to be drawn anew.
 
-    Nor may it know an image by ``id()``: memory is used again for the next one.
+    Nor may it know an image by ``id()``, since memory is used again for the next one, or by a part of it.
     """
     built, ((sample, *others), batch) = subject.build(), samples(subject)
     for seed in range(min(2, len(others))):
@@ -329,6 +328,13 @@ def check_remembers_no_image(subject: Subject) -> None:
         )
     if not isinstance(batch, Tensor):
         return
+    if _takes_images(built, batch):
+        like = batch[0].clone()  # of the same sum, and with the same corners and borders
+        like[:, 8:24] = like[:, 8:24].flip(1)
+        expected = subject.build().plain(like)
+        built.plain(batch[0])
+        where = "plain, of an image whose rows in the middle are in another order"
+        require_identical(built.plain(like), expected, where)
     memory = batch[0].clone()
     built.plain(memory)
     memory.copy_(batch[1])
@@ -371,9 +377,13 @@ def check_leaves_the_image_as_it_is(subject: Subject) -> None:
 
 
 def check_plain_takes_a_batch(subject: Subject) -> None:
-    """``plain(images)`` of a batch must be ``plain(image)`` of each, stacked: features are computed so."""
+    """``plain(images)`` of a batch must be ``plain(image)`` of each, stacked: features are computed so.
+
+    The last batch of a split may be of one image.
+    """
     built, batch = subject.build(), _of_all_brightness(samples(subject)[1])
     require_equal(built.plain(batch), torch.stack([built.plain(image) for image in batch]))
+    require_equal(built.plain(batch[:1]), built.plain(batch[0])[None], "a batch of one")
 
 
 def _of_all_brightness(batch: Any) -> Any:
@@ -385,14 +395,16 @@ def _of_all_brightness(batch: Any) -> Any:
 
 
 def check_plain_is_not_augmented(subject: Subject) -> None:
-    """``plain(image)`` must not be random, and must have the shape of a view: one backbone reads both.
+    """``plain(image)`` must not be random, and has shape and type of a view: one backbone reads both.
 
     So it is of an image of another height and width, if its views have the shape of the others.
     """
     built, ((sample, *_), batch) = subject.build(), samples(subject)
     require_same_draws(lambda: built.plain(batch[0]))
-    shape = tuple(built(sample)[0].shape)
+    view = built(sample)[0]
+    shape, types = tuple(view.shape), (built.plain(batch[0]).dtype, view.dtype)
     _require_shape(built, batch[0], shape)
+    require(types[0] == types[1], f"plain is of {types[0]}, and a view of {types[1]}")
     if _takes_images(built, batch):
         wide = functional.interpolate(batch[:1], size=(44, 60))[0]
         try:
@@ -586,6 +598,8 @@ def check_refuses_values_that_it_cannot_take(subject: Subject) -> None:
     if trait(built, "source") is None or isinstance(batch, Tensor) or not len(batch):
         raise SkipTest("it reads no column")
     check_values = trait(built, "check_values")
+    with warnings_ignored():
+        check_values([*batch] if isinstance(batch[0], str) else torch.as_tensor(batch))
     for what, value in _unusual(batch[0], trait(built, "value_types") or ()):
         column = [*batch, value]
         try:
@@ -621,10 +635,8 @@ def _unusual(like: Any, value_types: Sequence[str]) -> list[tuple[str, Any]]:
 
 def check_fingerprint_follows_the_files_that_it_reads(subject: Subject) -> None:
     """If a file that a transform reads changes, and its views with it, so must its ``fingerprint()``."""
-    batch = samples(subject)[1]
-    texts = [value for value in subject.choice.params.values() if isinstance(value, str | Path)]
-    changed = False
-    for path in (Path(text) for text in texts if Path(text).is_file()):
+    batch, changed = samples(subject)[1], False
+    for path in subject.files:
         before, built = path.read_bytes(), subject.build()
         expected, name = built.plain(batch), trait(built, "fingerprint")()
         lines = before.splitlines(keepends=True)
@@ -644,4 +656,4 @@ def check_fingerprint_follows_the_files_that_it_reads(subject: Subject) -> None:
         finally:
             path.write_bytes(before)
     if not changed:
-        raise SkipTest("no parameter is a file whose lines change its views")
+        raise SkipTest("its EXAMPLE writes no file whose lines change its views")

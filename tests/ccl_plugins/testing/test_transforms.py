@@ -397,6 +397,32 @@ class RoundedSeeds(Together):
         return images / 255 + uniforms(seeds.float().long(), 1)[:, :, None, None]
 
 
+class Squeezed(Sound):
+    """Drops the axis of a batch of one image."""
+
+    def plain(self, image):
+        return (image / 255).squeeze(0)
+
+
+class DoublePlain(Sound):
+    """Numbers of another type without augmentation."""
+
+    def plain(self, image):
+        return image / torch.tensor(255.0, dtype=torch.double)[None]
+
+
+class KnownByItsCorner(Sound):
+    """Keeps what is not augmented by the first row of the image."""
+
+    def __init__(self):
+        self.known = {}
+
+    def plain(self, image):
+        if image.ndim == 4:
+            return super().plain(image)
+        return self.known.setdefault(image[0, 0].numpy().tobytes(), super().plain(image))
+
+
 class LyingPicture(Sound):
     """Takes the width of a PIL image for its height."""
 
@@ -464,6 +490,13 @@ class Checked(Logarithm):
             raise ValueError("values must be above 0")
 
 
+class TooStrict(Checked):
+    """Refuses all values."""
+
+    def check_values(self, values):
+        raise ValueError("values must be above 0")
+
+
 class Cut(Words):
     """Takes four words of a text, and says of none that it loses others."""
 
@@ -519,6 +552,10 @@ BROKEN = {
     BrightestOfABatch: ROWS,
     RoundedSeeds: ROWS,
     LyingPicture: PICTURE,
+    Squeezed: {"plain_takes_a_batch"},
+    DoublePlain: {"plain_is_not_augmented"},
+    KnownByItsCorner: LATER,
+    TooStrict: {"refuses_values_that_it_cannot_take"},
     OfTwoSizes: set(),
     OfTheLastSize: VIEWS,
     OfAnotherSize: VIEWS,
@@ -530,7 +567,7 @@ BROKEN = {
     Miscounted: VIEWS,
     AsArray: VIEWS,
     AlwaysTwo: VIEWS,
-    Precise: VIEWS,
+    Precise: VIEWS | {"plain_is_not_augmented"},
     Seeding: DRAWN,
     DrawnWhenBuilt: {"is_built_without_random_numbers"},
     SecondPlain: EACH,
