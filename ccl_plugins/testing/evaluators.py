@@ -62,7 +62,10 @@ def _frozen(n: int, seed: int, *, told: bool = True, width: int = 10) -> Frozen:
         "color": color,
         "height": color[:, 0],
     }
-    images = Images(torch.arange(n), lambda pieces: (pixels[rows] for rows in pieces), _network)
+    first = 7  # so that rows of the split are no places among these samples
+    images = Images(
+        torch.arange(n) + first, lambda pieces: (pixels[rows - first] for rows in pieces), _network
+    )
     captions = [f"{WORDS[i]} {row}" for row, i in enumerate(label.tolist())]
     towers = Towers(normalize(features[:, :CLASSES], dim=1), _texts, {"caption": captions})
     words = dict.fromkeys(("label", "digit"), WORDS)
@@ -237,7 +240,7 @@ def check_features_that_tell_score_better(subject: Subject) -> None:
         kept = _gain(each, of_noise, luck) > -WORSE
         require(kept, f"{what}, and of noise {of_noise:.3g}")
         if each.chance is not None:
-            fair = _gain(each, each.chance) > -WORSE
+            fair = _gain(each, each.chance, luck) > -WORSE
             require(fair, f"{what}, and its chance is {each.chance:.3g}")
         of_one = collapsed.get(each.name)
         better = _gain(each, of_noise) > WORSE
@@ -249,8 +252,8 @@ def check_features_that_tell_score_better(subject: Subject) -> None:
 LESS = 0.05
 """By which part of itself a right number changes with those of other samples; the built-ins: by .45."""
 
-NARROWEST, WIDEST = 0.65, 2.0
-"""What part of a share's width its interval may have; the built-ins: .95 to 1.09."""
+NARROWEST, WIDEST = 0.65, 4.0
+"""What part of a share's width an interval may have, wider over a part of the samples; the built-ins: 1."""
 
 WORSE = 0.3
 """By which part of itself a right number may be worse than noise; the built-ins: by .09."""
@@ -322,7 +325,7 @@ def check_other_test_features_change_the_number(subject: Subject) -> None:
     """What is measured of a column must depend on the features of the test split, and on all its samples.
 
     Of an evaluator with ``split = "train"`` it is those of the training split.  If the second half of the
-    samples become copies of the first half, the number is another one; so it is if three of 319 samples,
+    samples become copies of the first half, the number is another one; so it is if three of 159 samples,
     the first or the last, have other features, since many leave out what fills no batch.
     """
     evaluator = subject.build()
@@ -339,6 +342,7 @@ def check_other_test_features_change_the_number(subject: Subject) -> None:
     halves = torch.arange(30).repeat(2)
     whole = [measured(split, told) for split in samples]
     copied = [measured(split.take(halves), told) for split in samples]
+    varying: list[str] = []
     found = [each for each in evaluator(*told) if each.column is not None]
     if not found:
         raise SkipTest("it measures no column")
@@ -352,18 +356,16 @@ def check_other_test_features_change_the_number(subject: Subject) -> None:
         varies = len({*values}) > 1
         report = f"{each.name} is {values} of samples, and of the first half of them: it leaves out others"
         require(not (varies and values == of_halves), report)
-    others = [noise(30, 319, seed=seed, width=width)[1] for seed in (50, 60)]
-    first, second = (measured(split, told) for split in others)
+        if varies:
+            varying.append(each.name)
+    many = noise(30, 159, seed=50, width=width)[1]
+    expected = measured(many, told)
     for rows, where in ((slice(3), "first"), (slice(-3, None), "last")):
-        again = [measured(_with_features_of(others[0], rows, start), told) for start in OTHER_ROWS]
-        for each in found:
-            if each.name not in first or first[each.name].value == second[each.name].value:
-                continue
-            value = first[each.name].value
-            same = all(other[each.name].value == value for other in again if each.name in other)
-            report = (
-                f"{each.name} is {value:.3g}, whatever the features of the {where} 3 of 319 samples"
-            )
+        again = [measured(_with_features_of(many, rows, start), told) for start in OTHER_ROWS]
+        for name in varying:
+            values = [other[name].value for other in again if name in other and name in expected]
+            same = bool(values) and all(value == expected[name].value for value in values)
+            report = f"{name} is the same, whatever the features of the {where} 3 of 159 samples"
             require(not same, report)
 
 
@@ -385,7 +387,8 @@ def _with_features_of(split: Frozen, rows: slice, start: int) -> Frozen:
 def check_reads_what_it_declares(subject: Subject) -> None:
     """An evaluator must read the ``columns`` that it declares, and no others; what it ``reads_...``, too.
 
-    A data set without one of its columns is refused, and what it does not declare a run may not have.
+    Of a column with several numbers for each sample it reads all.  A data set without one of its columns is
+    refused, and what it does not declare a run may not have.
     """
     evaluator = subject.build()
     columns = trait(evaluator, "columns")
@@ -413,6 +416,16 @@ def check_reads_what_it_declares(subject: Subject) -> None:
         except Exception:  # it cannot do without the column, so it reads it
             continue
         require(without != expected, f"without the column {name} it measures the same")
+    for name in columns:
+        (train, test), changed = noise(60, 30), []
+        if test.metadata[name].ndim < 2:
+            continue
+        for split in (train, test):
+            values = split.metadata[name].clone()
+            values[:, -1] = values[:, -1].roll(1)
+            changed.append(replace(split, metadata={**split.metadata, name: values}))
+        report = f"it does not read the last of the {values.shape[1]} numbers of {name}"
+        require(_numbers(evaluator(*changed)) != expected, report)
 
 
 def _numbers(measurements: Sequence[Measurement]) -> dict[str, list[float]]:
@@ -642,7 +655,7 @@ def check_chooses_nothing_by_the_test_split(subject: Subject) -> None:
     evaluator = subject.build()
     chosen = False
     for seed in (0, 100, 200):
-        (train, test), (others, _) = noise(120, 60, seed=seed), noise(120, 60, seed=seed + 300)
+        (train, test), (others, _) = noise(120, 61, seed=seed), noise(120, 61, seed=seed + 300)
         ids = {name: z for name, z in _class_ids(test).items() if z.ndim == 1}
         by_shift = [
             _by_name(evaluator(train, _turned(test, [*ids], shift))) for shift in range(CLASSES)

@@ -391,6 +391,20 @@ class ErrorOfPairs(Error):
         return split.metadata["color"]
 
 
+class ErrorOfTheFirst(Error):
+    """Reads the first number of a column alone."""
+
+    def __call__(self, train, test):
+        train, test = (
+            replace(
+                split,
+                metadata={"color": split.metadata["color"].reshape(len(split.features), -1)[:, :1]},
+            )
+            for split in (train, test)
+        )
+        return super().__call__(train, test)
+
+
 class FitsTheTest(Error):
     """Is fitted to the test split."""
 
@@ -583,6 +597,7 @@ BROKEN = {
     ErrorHigher: TELLS | UNDEFINED,
     ErrorByChance: TELLS,
     ErrorOfPairs: UPRIGHT | ALONE,
+    ErrorOfTheFirst: DECLARES,
     FitsTheTest: TELLS | LEARNS,
     WithinTraining: set(),
     Twofold: set(),
