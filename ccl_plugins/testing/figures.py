@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import ccl_registry as engine
 from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.figures.style import png, svg
 from ccl_plugins.kinds import registry
@@ -26,9 +27,10 @@ from ccl_plugins.testing.assertions import (
     require,
     require_equal,
     require_no_seeding,
+    require_same_in_another_process,
     require_unchanged,
 )
-from ccl_plugins.testing.inputs import ExampleDataset
+from ccl_plugins.testing.inputs import ExampleDataset, seeded
 from ccl_plugins.testing.subject import Subject
 
 if TYPE_CHECKING:
@@ -60,6 +62,20 @@ def runs() -> Mapping[str, Run]:
     One has a measurement more, which has no column, no interval and no chance level; one was not measured
     before training.
     """
+    trained: dict[str, Run] = {}
+    for title in ("plain", "conditional", "again"):
+        folder = Path(FOLDER.name) / "trained" / FOLDERS[title]
+        _pipeline(title, measured=title != "again").fit(out=folder, progress=False)
+        trained[title] = Run(folder, _pipeline(title))
+        if title == "plain":
+            shutil.copytree(folder, folder.parent / FOLDERS[NOT_EVALUATED])
+            trained[NOT_EVALUATED] = trained[title]
+        trained[title].evaluate()
+    return trained
+
+
+def _pipeline(title: str, measured: bool = True) -> Pipeline:
+    """The pipeline of a run, with or without its evaluators."""
     choose = registry().choose
     conditions = {
         "color": choose("condition", "column", name="color"),
@@ -70,37 +86,23 @@ def runs() -> Mapping[str, Run]:
     )
     by_group = choose("objective", "cl_infonce", on="groups")
     both = choose("objective", "mixture", objectives=[by_color, by_group])
+    conditional = {"objective": both, "conditions": conditions}
     knn, color = "knn", choose("evaluator", "regression", column="color")
     evaluators: dict[str, list[Any]] = {
         "plain": [knn, color],
         "conditional": ["rankme", color, knn],
         "again": [knn],
     }
-    trained: dict[str, Run] = {}
-
-    def made(title: str, evaluate: Sequence[Any]) -> Pipeline:
-        """The pipeline of a run."""
-        conditional = {"objective": both, "conditions": conditions}
-        pipeline = Pipeline(
-            dataset=ExampleDataset(),
-            backbone="lenet5",
-            method=choose("method", "simclr", hidden=8, dim=8, batch_norm=False),
-            transform=choose("transform", "simclr", size=32),
-            evaluate=evaluate,
-            **({"objective": "infonce"} if title == "plain" else conditional),
-        )
-        seed = int(title == "again")
-        return pipeline.with_settings(epochs=1, batch_size=12, workers=0, seed=seed)
-
-    for title, used in evaluators.items():
-        folder = Path(FOLDER.name) / "trained" / FOLDERS[title]
-        made(title, [] if title == "again" else used).fit(out=folder, progress=False)
-        trained[title] = Run(folder, made(title, used))
-        if title == "plain":
-            shutil.copytree(folder, folder.parent / FOLDERS[NOT_EVALUATED])
-            trained[NOT_EVALUATED] = trained[title]
-        trained[title].evaluate()
-    return trained
+    pipeline = Pipeline(
+        dataset=ExampleDataset(),
+        backbone="lenet5",
+        method=choose("method", "simclr", hidden=8, dim=8, batch_norm=False),
+        transform=choose("transform", "simclr", size=32),
+        evaluate=evaluators[title] if measured else [],
+        **({"objective": "infonce"} if title == "plain" else conditional),
+    )
+    seed = int(title == "again")
+    return pipeline.with_settings(epochs=1, batch_size=12, workers=0, seed=seed)
 
 
 def _copied(to: Path) -> dict[str, Run]:
@@ -199,12 +201,17 @@ def _numbers(values: Any) -> Tensor:
 
 def _shown(drawn: Figure) -> list[Tensor]:
     """The numbers of what it draws, without those of axes; the texts that are no titles if it has none."""
+    artists, texts = _marks(drawn)
+    return _of(artists) or _of(texts)
+
+
+def _marks(drawn: Figure) -> tuple[list[Any], list[Any]]:
+    """What it draws in its axes and beside them: numbers and images, and texts that are no titles."""
     artists = [*drawn.images, *drawn.patches, *drawn.artists]
     for panel in drawn.axes:
         artists += [*panel.lines, *panel.collections, *panel.images, *panel.patches]
         artists += [*panel.tables, *panel.artists]
-    texts = [*drawn.texts, *(text for panel in drawn.axes for text in panel.texts)]
-    return _of(artists) or _of(texts)
+    return artists, [*drawn.texts, *(text for panel in drawn.axes for text in panel.texts)]
 
 
 def _of(artists: Sequence[Any]) -> list[Tensor]:
@@ -284,6 +291,26 @@ def check_is_deterministic(subject: Subject) -> None:
         with contextlib.suppress(DoesNotApply):
             figure({title: _runs(subject)["plain"]})
     require_equal(observe(subject, figure), first)
+
+
+def check_is_the_same_in_another_process(subject: Subject) -> None:
+    """The same runs must give the same figure in every process: sets of strings have other orders there."""
+    folder = _runs(subject)["plain"].path.parent
+    require_same_in_another_process(_drawn_of_all, subject.choice, str(folder))
+
+
+def _drawn_of_all(choice: engine.Choice, folder: str) -> list[Tensor]:
+    of = {title: "plain" if title == NOT_EVALUATED else title for title in FOLDERS}
+    given = {title: Run(Path(folder) / FOLDERS[title], _pipeline(of[title])) for title in FOLDERS}
+    with seeded():
+        try:
+            artists, texts = _marks(choice.build()(given))
+        except DoesNotApply as error:
+            return [letters(str(error))]
+    labels = [str(each.get_label()) for each in artists]
+    # Labels that are given: matplotlib's own begin with an underscore, and count what was drawn.
+    words = [letters(label) for label in labels if label and label[0] != "_"]
+    return [*_of(artists), *_of(texts), *words]
 
 
 def check_draws_each_run_under_its_title(subject: Subject) -> None:

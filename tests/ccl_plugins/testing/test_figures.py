@@ -389,6 +389,15 @@ class Best(Measured):
         return drawn
 
 
+class OfASet(Titled):
+    """Draws names in the order of a set."""
+
+    def __call__(self, runs):
+        drawn = super().__call__(runs)
+        drawn.text(0, 0, " ".join({f"name {number}" for number in range(20)}))
+        return drawn
+
+
 class OfFolders(Titled):
     """Names runs by their folders."""
 
@@ -454,10 +463,11 @@ WHAT_IT_CAN, EVERY, TITLES = (
     {"draws_every_run"},
     {"draws_each_run_under_its_title"},
 )
-ALL = DRAWS | WHAT_IT_CAN | EVERY | TITLES | {"can_be_saved"}
+OTHER = {"is_the_same_in_another_process"}
+ALL = DRAWS | OTHER | WHAT_IT_CAN | EVERY | TITLES | {"can_be_saved"}
 BROKEN = {
     Sound: set(),
-    Panel: DRAWS | EVERY | {"can_be_saved"},
+    Panel: DRAWS | OTHER | EVERY | {"can_be_saved"},
     Silent: DRAWS,
     Lonely: ALL | LEAVES,
     Empty: DRAWS,
@@ -477,7 +487,7 @@ BROKEN = {
     Seeding: LEAVES,
     SettingOnce: LEAVES,
     Bare: DRAWS,
-    Expecting: DRAWS | WHAT_IT_CAN | LEAVES,
+    Expecting: DRAWS | OTHER | WHAT_IT_CAN | LEAVES,
     Gathering: {"is_deterministic"},
     Titled: set(),
     Exchanged: {"draws_each_run_under_its_title"},
@@ -488,14 +498,15 @@ BROKEN = {
     EvaluatedAlone: WHAT_IT_CAN,
     Measured: set(),
     NeverRefusing: DRAWS,
-    NamesOfTheFirst: DRAWS | WHAT_IT_CAN | EVERY | LEAVES,
+    NamesOfTheFirst: DRAWS | OTHER | WHAT_IT_CAN | EVERY | LEAVES,
     Intervals: ALL | LEAVES | {"is_deterministic"},
-    Gains: DRAWS | EVERY | LEAVES,
-    FewColors: DRAWS | LEAVES,
+    Gains: DRAWS | OTHER | EVERY | LEAVES,
+    FewColors: DRAWS | OTHER | LEAVES,
     Text: set(),
     Rows: set(),
     Best: set(),
     OfFolders: TITLES,
+    OfASet: OTHER,
     KeptByTitle: {"is_deterministic"},
     SettingWhenMade: LEAVES,
     Choosing: LEAVES,
