@@ -463,6 +463,13 @@ class LastBatch(KNN):
         return super().__call__(train, test.take(torch.arange(full)))
 
 
+class WithoutTheFirst(KNN):
+    """Takes the first sample for a heading."""
+
+    def __call__(self, train, test):
+        return super().__call__(train, test.take(torch.arange(1, len(test.features))))
+
+
 class OneDeviation(KNN):
     """An interval of one standard deviation, which holds 68 %."""
 
@@ -563,6 +570,7 @@ BROKEN = {
     WithinOfTraining: WITHIN,
     LastBatch: OTHERS,
     OneDeviation: WIDE,
+    WithoutTheFirst: SAID,
     Missing: PRESENT,
     FromZero: IDS,
     NoClass: IDS,
