@@ -372,6 +372,12 @@ BROKEN = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch, tmp_path):
+    """What a broken logger leaves where Python runs is not left among the tests."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("logger", BROKEN)
 def test_the_law_that_is_broken_is_named(logger):
     assert BROKEN[logger] <= broken_laws("logger", logger)
