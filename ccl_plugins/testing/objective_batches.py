@@ -168,7 +168,7 @@ def call(objective: Any, batch: RawBatch) -> Tensor:
     more: dict[str, Any] = {"extras": batch.extras} if batch.extras else {}
     if batch.index is not None:
         more["index"] = batch.index
-    if getattr(objective, "reads_features", False):
+    if trait(objective, "reads_features"):
         more["features"] = tuple(batch.views)
     with torch.autocast(
         batch.views.device.type, enabled=False
@@ -204,7 +204,8 @@ def on_each_rank(build: Callable[[], Any], batch: RawBatch) -> tuple[Tensor, lis
     part = batch.rows(slice(rank * n, (rank + 1) * n)) if world > 1 else batch
     weight = torch.eye(part.views.shape[2], dtype=part.views.dtype, requires_grad=True)
     embedded = replace(part, views=part.views @ weight)
-    loss = objective.loss(pairs_of(objective, embedded, gather=world > 1))
+    with seeded():
+        loss = objective.loss(pairs_of(objective, embedded, gather=world > 1))
     leaves = [weight, *(p for p in objective.parameters() if p.requires_grad)]
     gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
     results = [loss.detach().clone(), *gradients]

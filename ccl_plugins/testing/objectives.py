@@ -261,10 +261,22 @@ def check_gradient_reaches_every_view(subject: Subject) -> None:
         report = f"the loss is {value}, and must be one finite number"
         require(value.ndim == 0 and bool(value.isfinite()), report)
         norms = gradient.flatten(1).norm(dim=1)
+        if trait(objective, "reads_features") and not bool((norms > 1e-9).all()):
+            # Embeddings that are the features may be what is wanted: then with those of others.
+            _, gradient = value_and_gradient(_with_features_of_others, objective, batch)
+            norms = gradient.flatten(1).norm(dim=1)
         require(
             bool(gradient.isfinite().all() and (norms > 1e-9).all()),
             f"the norms of the gradients by {count} views are {norms.tolist()}",
         )
+
+
+def _with_features_of_others(objective: Any, batch: RawBatch) -> Tensor:
+    pairs = pairs_of(objective, batch)
+    samples = replace(pairs.samples, features=batch.views.roll(1, 1))
+    with seeded():
+        loss: Tensor = objective.loss(replace(pairs, samples=samples))
+    return loss
 
 
 def check_gradient_is_that_of_the_value(subject: Subject) -> None:
@@ -554,7 +566,8 @@ def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
 
 
 def _queue_loss(filled: int, rest: float, objective: Any, batch: RawBatch) -> Tensor:
-    loss: Tensor = objective.loss(queue_pairs(objective, batch, filled, rest))
+    with seeded():
+        loss: Tensor = objective.loss(queue_pairs(objective, batch, filled, rest))
     return loss
 
 
@@ -633,6 +646,8 @@ def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:
         raise SkipTest("it reads no queue, or no condition")
     if isinstance(objective, Mixture):
         raise SkipTest("those of its objectives that read a queue need not read a condition")
+    if not _reads_conditions_of_others(objective, raw_batch(objective)):
+        raise SkipTest("the term of an anchor reads the anchor's values alone")
     pairs = _queued(objective, 6, filled=6)
     queue: Any = pairs.queue
     for name, z in queue.condition.items():
@@ -642,6 +657,22 @@ def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:
         ]
         report = f"with the queue's values of {name!r} in three other orders the loss is the same"
         require(any(_differ(each, losses[0]) for each in losses[1:]), report)
+
+
+def _reads_conditions_of_others(objective: Any, batch: RawBatch) -> bool:
+    """Whether the first anchor's terms are others with other values of the other samples."""
+    given = _with_shared_values(objective, batch)
+    others = [
+        torch.cat([torch.zeros(1, dtype=torch.long), 1 + order])
+        for order in _orders(batch.views.shape[1] - 1)
+    ]
+    with seeded():
+        terms = [
+            own_terms(objective, pairs_of(objective, replace(given, condition=rows.condition)))
+            for rows in [given, *map(given.rows, others)]
+        ]
+    first = [torch.stack(each)[:, :, 0] for each in terms]
+    return any(_differ(each, first[0]) for each in first[1:])
 
 
 def _with_shared_values(objective: Any, batch: RawBatch) -> RawBatch:
@@ -657,11 +688,11 @@ def _with_shared_values(objective: Any, batch: RawBatch) -> RawBatch:
 
 def _in_other_orders(z: Tensor) -> list[Tensor]:
     sample = 1 if z.ndim == 3 else 0
-    orders = [
-        torch.randperm(z.shape[sample], generator=torch.Generator().manual_seed(i))
-        for i in range(3)
-    ]
-    return [z.index_select(sample, order) for order in orders]
+    return [z.index_select(sample, order) for order in _orders(z.shape[sample])]
+
+
+def _orders(n: int, times: int = 3) -> list[Tensor]:
+    return [torch.randperm(n, generator=torch.Generator().manual_seed(i)) for i in range(times)]
 
 
 def _differ(x: Tensor, y: Tensor) -> bool:
@@ -835,7 +866,10 @@ def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
     other = batch.views.roll(
         1, 1
     ).sin()  # no rotation of the same, which has the same inner products
-    changed: dict[str, Any] = {"features": other, "patches": patches_of(objective, other)}
+    changed: dict[str, Any] = {
+        "features": other,
+        "patches": patches_of(objective, other),
+    }
     said = [name for name in changed if trait(objective, f"reads_{name}")]
     if not said:
         raise SkipTest("it declares neither")
@@ -998,11 +1032,10 @@ def check_forgets_what_it_says(subject: Subject) -> None:
     )
     told = (z - z.double().mean(0)).double() @ normal(z.shape[1], WIDTH, dtype=torch.float64)
     views = 4 * told + 0.1 * batch.views
-    orders = [torch.randperm(len(z), generator=torch.Generator().manual_seed(i)) for i in range(5)]
     tells = _loss(objective, pairs_of(objective, replace(batch, views=views)))
     others = [
         _loss(objective, pairs_of(objective, replace(batch, views=views[:, order])))
-        for order in orders
+        for order in _orders(len(z), 5)
     ]
     report = (
         f"{' and '.join(said)} is True; the loss of embeddings that are the condition is {tells}"

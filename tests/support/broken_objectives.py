@@ -350,6 +350,38 @@ class FirstLevel(Levels):
     levels = slice(1)
 
 
+class OwnTemperature(FairInfoNCE):
+    """Has a factor for each class, and reads the classes of anchors alone."""
+
+    hides = False
+
+    def where(self, pairs):
+        return None
+
+    def terms(self, pairs):
+        values, weights = super().terms(pairs)
+        return values, weights * (1 + pairs.samples.condition[self.on][pairs.rows])
+
+
+class Relational(ContrastiveObjective):
+    """Gives embeddings the inner products of features, which get no gradient."""
+
+    reads_features = reads_projections = True
+    reads_queue = False
+    stops_gradient = True
+    distributed = "replicated"
+
+    def terms(self, pairs):
+        rows = []
+        for i, j in pairs.cross():
+            x = pairs.samples.features[i].detach()
+            x = x / x.norm(dim=-1, keepdim=True).clamp_min(1e-6)
+            target = (5 * x @ x.T).softmax(1)
+            rows.append(-(target * (5 * pairs.sim(i, j)).log_softmax(1)).sum(1))
+        values = torch.stack(rows)
+        return values, torch.ones_like(values)
+
+
 class Overflowing(Sound):
     """Sums exponentials without taking the largest out."""
 
@@ -814,12 +846,14 @@ BROKEN = {
     DividedTwice: {MEAN},
     Sigmoid: set(),
     Graded: set(),
+    OwnTemperature: set(),
+    Relational: set(),
     EqualNumbers: {TYPES, "reads_the_conditions_it_declares"},
     Levels: set(),
     FirstLevel: {"reads_the_conditions_it_declares"},
     TakesNumbersAlone: {TYPES},
     ReadsNumbersAlone: {TYPES},
-    Blind: {"reads_the_conditions_it_declares", QUEUED},
+    Blind: {"reads_the_conditions_it_declares"},
     BlindInQueue: {QUEUED},
     Greedy: {NEGATIVES},
     Cubic: {"memory_grows_with_the_square_of_the_batch"},
