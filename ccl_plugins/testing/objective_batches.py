@@ -157,9 +157,14 @@ def queue_pairs(
 
 def loss_of(objective: Any, batch: RawBatch) -> Tensor:
     """The loss of all pairs of a batch, with seeded random numbers."""
+    return loss_of_pairs(objective, pairs_of(objective, batch))
+
+
+def loss_of_pairs(objective: Any, pairs: Pairs) -> Tensor:
+    """The loss of pairs, with seeded random numbers."""
     with seeded():
-        loss: Tensor = objective.loss(pairs_of(objective, batch))
-        return loss
+        loss: Tensor = objective.loss(pairs)
+    return loss
 
 
 def call(objective: Any, batch: RawBatch) -> Tensor:
@@ -204,8 +209,7 @@ def on_each_rank(build: Callable[[], Any], batch: RawBatch) -> tuple[Tensor, lis
     part = batch.rows(slice(rank * n, (rank + 1) * n)) if world > 1 else batch
     weight = torch.eye(part.views.shape[2], dtype=part.views.dtype, requires_grad=True)
     embedded = replace(part, views=part.views @ weight)
-    with seeded():
-        loss = objective.loss(pairs_of(objective, embedded, gather=world > 1))
+    loss = loss_of_pairs(objective, pairs_of(objective, embedded, gather=world > 1))
     leaves = [weight, *(p for p in objective.parameters() if p.requires_grad)]
     gradients = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
     results = [loss.detach().clone(), *gradients]

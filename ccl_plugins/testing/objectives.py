@@ -45,6 +45,7 @@ from ccl_plugins.testing.objective_batches import (
     RawBatch,
     call,
     loss_of,
+    loss_of_pairs,
     on_each_rank,
     pairs_of,
     patches_of,
@@ -240,9 +241,7 @@ def _loss_of_parts(parts: int | None, objective: Any, batch: RawBatch) -> Tensor
         part = torch.arange(parts).repeat_interleave(batch.views.shape[1] // parts)
         same = part[:, None] == part
         pairs = replace(pairs, positive=torch.zeros_like(same), negative=same)
-    with seeded():
-        loss: Tensor = objective.loss(pairs)
-    return loss
+    return loss_of_pairs(objective, pairs)
 
 
 def _in_a_cone(batch: RawBatch) -> RawBatch:
@@ -274,9 +273,7 @@ def check_gradient_reaches_every_view(subject: Subject) -> None:
 def _with_features_of_others(objective: Any, batch: RawBatch) -> Tensor:
     pairs = pairs_of(objective, batch)
     samples = replace(pairs.samples, features=batch.views.roll(1, 1))
-    with seeded():
-        loss: Tensor = objective.loss(replace(pairs, samples=samples))
-    return loss
+    return loss_of_pairs(objective, replace(pairs, samples=samples))
 
 
 def check_gradient_is_that_of_the_value(subject: Subject) -> None:
@@ -566,9 +563,7 @@ def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
 
 
 def _queue_loss(filled: int, rest: float, objective: Any, batch: RawBatch) -> Tensor:
-    with seeded():
-        loss: Tensor = objective.loss(queue_pairs(objective, batch, filled, rest))
-    return loss
+    return loss_of_pairs(objective, queue_pairs(objective, batch, filled, rest))
 
 
 def check_reads_the_conditions_it_declares(subject: Subject) -> None:
@@ -699,11 +694,7 @@ def _differ(x: Tensor, y: Tensor) -> bool:
     return not torch.allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
-@torch.no_grad()
-def _loss(objective: Any, pairs: Any) -> Tensor:
-    with seeded():
-        loss: Tensor = objective.loss(pairs)
-    return loss
+_loss = torch.no_grad()(loss_of_pairs)
 
 
 def check_takes_the_negatives_that_it_is_given(subject: Subject) -> None:
