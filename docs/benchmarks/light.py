@@ -33,6 +33,7 @@ PEERS = ["torch", "torchvision", "lightly", "timm"]
 
 WHY = {
     "filelock": "Two processes never write to one run, on any file system.",
+    "fonttools": "What a font's file states, which matplotlib reads by it too.",
     "huggingface-hub": "Says why pretrained weights cannot be had: offline, gated, no such model.",
     "jinja2": "The report is a template in which everything is escaped.",
     "lightly": "Heads, momentum encoders, LARS, transforms and fifteen losses, on which ours stand.",
@@ -54,11 +55,28 @@ WHY = {
 }
 """Why each dependency is needed."""
 
+ONE_STEP = """
+import tempfile
+import ccl_plugins as ccl
+pipeline = ccl.Pipeline(
+    dataset="color_digits",
+    transform={"use": "simclr", "size": 32},
+    backbone="lenet5",
+    objective="infonce",
+    fit={"max_steps": 1, "batch_size": 64},
+    evaluate=[],
+    monitor="off",
+    loggers=[],
+)
+with tempfile.TemporaryDirectory() as folder:
+    pipeline.fit(out=folder + "/run", progress=False)
+"""
 STARTED = {
     "an empty Python": ["-c", "pass"],
     "`import ccl_plugins`": ["-c", "import ccl_plugins"],
     "`ccl --help`": ["-m", "ccl_plugins", "--help"],
     "`ccl list`": ["-m", "ccl_plugins", "list"],
+    "`ccl info objective supcon`": ["-m", "ccl_plugins", "info", "objective", "supcon"],
     "`import torch`": ["-c", "import torch"],
     "`from ccl_plugins.kernels import RBF`": ["-c", "from ccl_plugins.kernels import RBF"],
     "`from ccl_plugins.objectives import FairCCLK`": [
@@ -68,6 +86,11 @@ STARTED = {
     "`from lightly.loss import NTXentLoss`": ["-c", "from lightly.loss import NTXentLoss"],
     "`import lightly`": ["-c", "import lightly"],
     "`import pytorch_lightning`": ["-c", "import pytorch_lightning"],
+    "`import pytorch_lightning, torchvision, timm`": [
+        "-c",
+        "import pytorch_lightning, torchvision, timm",
+    ],
+    "a training of one step, without measurements": ["-c", ONE_STEP],
 }
 
 
@@ -147,10 +170,10 @@ def main() -> None:
     command.add_argument("--install", action="store_true", help="a new environment too")
     options = command.parse_args()
     times: dict[str, list[float]] = {name: [] for name in STARTED}
-    elsewhere = tempfile.gettempdir()
-    for _ in range(1 if options.quick else options.turns):
-        for name, arguments in STARTED.items():
-            times[name].append(processor_time([sys.executable, *arguments], cwd=elsewhere))
+    with tempfile.TemporaryDirectory() as elsewhere:
+        for _ in range(1 if options.quick else options.turns):
+            for name, arguments in STARTED.items():
+                times[name].append(processor_time([sys.executable, *arguments], cwd=elsewhere))
     seconds = {name: statistics.median(each) for name, each in times.items()}
     kept = options.out / "light.json"
     if options.install:

@@ -55,7 +55,7 @@ def fonts(folder: Path) -> Mapping[str, Any]:
     for number, name in enumerate(("Alpha", "Beta", "Gamma", "Delta")):
         for weight in (300, 500):
             path = folder / f"{name} {weight}.ttf"
-            write_font(path, name, weight=weight, index=100 * number)
+            write_font(path, name, weight=weight, index=37 * number)
     return {"folders": str(folder), "letters": "Aa", "test_fraction": 0.5}
 
 
