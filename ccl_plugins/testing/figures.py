@@ -302,7 +302,8 @@ def check_is_the_same_in_another_process(subject: Subject) -> None:
 def _drawn_of_all(choice: engine.Choice, folder: str) -> list[Tensor]:
     of = {title: "plain" if title == NOT_EVALUATED else title for title in FOLDERS}
     given = {title: Run(Path(folder) / FOLDERS[title], _pipeline(of[title])) for title in FOLDERS}
-    with seeded():
+    # What it leaves where Python runs, as another law says of it, is not left with the user.
+    with tempfile.TemporaryDirectory() as here, contextlib.chdir(here), seeded():
         try:
             artists, texts = _marks(choice.build()(given))
         except DoesNotApply as error:
