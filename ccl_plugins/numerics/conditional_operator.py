@@ -142,7 +142,7 @@ def _of_classes(
 
     ``W = α u_a [a = b] + ridge β / (1 + β Σu) u_a u_b``; ``equal`` is α + β.
     """
-    alpha = equal - beta
+    alpha, ids = equal - beta, ids.contiguous()  # torch warns of a column of a table
     if valid is not None:
         ids = ids.masked_fill(~valid, torch.iinfo(ids.dtype).min)
     ordered = ids.sort().values

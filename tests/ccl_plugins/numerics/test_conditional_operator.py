@@ -291,3 +291,9 @@ def test_equal_landmarks_of_a_large_kernel_are_regular():
     z = values(10).repeat_interleave(4, 0)
     found = conditional_operator(large, z, 1.0, landmarks=20)
     torch.testing.assert_close(found, conditional_operator(large, z, 1.0), rtol=0, atol=1e-4)
+
+
+def test_a_column_of_a_table_is_taken_without_a_warning():
+    table = torch.randint(3, (40, 2), generator=torch.manual_seed(1))
+    found = conditional_operator(Delta(), table[:, 0], 0.1)
+    torch.testing.assert_close(found, conditional_operator(Delta(), table[:, 0].clone(), 0.1))
