@@ -7,12 +7,13 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import whole
 from ccl_plugins.figures.samples import same_data
 from ccl_plugins.figures.style import FAINT, MARKERS, RUNS, TEXT, figure, short, styled
 from ccl_plugins.objectives.base import own_terms
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 MOST = 512
 """Samples of a batch that are embedded."""
-SHOWN = 5
-"""Samples in each row of images."""
 ROWS = (
     "positives that\nweigh most",
     "positives that\nweigh least",
@@ -80,16 +79,19 @@ class Anchor:
     Args:
         index: The anchor's index in the training split; None: the first sample of the first run's first
             batch.
+        shown: Samples in each row, 1 to 64.
 
     Source:
         Zheng et al., Contrastive Attraction and Contrastive Repulsion for Representation Learning (2023),
         figure 6.
     """
 
+    EXAMPLE: ClassVar[Mapping[str, Any]] = {"shown": 2}
     side_by_side = True
 
-    def __init__(self, index: int | None = None) -> None:
+    def __init__(self, index: int | None = None, shown: int = 5) -> None:
         self.index = index
+        self.shown = whole("shown", shown, 1, 64)
 
     @styled
     def __call__(self, runs: Mapping[str, Run]) -> Figure:
@@ -111,16 +113,16 @@ class Anchor:
             return as_picture(split[place][0])
 
         images(by_title[next(iter(runs))].index)  # what is no image is refused before drawing
-        rows = [r for r in range(4) if any(_row(each, r) for each in by_title.values())]
+        rows = [r for r in range(4) if any(_row(each, r, self.shown) for each in by_title.values())]
         height = 0.85 * (len(rows) + 1) + 0.3
         result = figure(0.9 + 3.4 * len(runs), height + 2.2)
         parts: Any = result.subfigures(2, 1, height_ratios=[height, 2.2])
-        gaps = [*([1] * SHOWN + [0.3]) * len(by_title)][:-1]
+        gaps = [*([1] * self.shown + [0.3]) * len(by_title)][:-1]
         grid = parts[0].add_gridspec(len(rows) + 1, len(gaps), width_ratios=gaps)
         for column, (title, each) in enumerate(by_title.items()):
-            first_panel = column * (SHOWN + 1)
+            first_panel = column * (self.shown + 1)
             panels = [
-                [parts[0].add_subplot(grid[line, first_panel + i]) for i in range(SHOWN)]
+                [parts[0].add_subplot(grid[line, first_panel + i]) for i in range(self.shown)]
                 for line in range(len(rows) + 1)
             ]
             _draw_column(panels, title, each, rows, images, names=column == 0)
@@ -314,12 +316,12 @@ def as_picture(image: Any) -> Any:
     return array.repeat(3, 2) if array.shape[2] == 1 else array
 
 
-def _row(weighed: Weights, row: int) -> list[tuple[float, int]]:
+def _row(weighed: Weights, row: int, count: int) -> list[tuple[float, int]]:
     """The samples in one of `ROWS`."""
     listed = weighed.positives if row < 2 else weighed.negatives
     if row % 2 == 0:
-        return listed[:SHOWN]
-    return listed[SHOWN:][-SHOWN:]
+        return listed[:count]
+    return listed[count:][-count:]
 
 
 def _draw_column(
@@ -330,14 +332,14 @@ def _draw_column(
     images: Callable[[int], Any],
     names: bool,
 ) -> None:
-    panels[0][SHOWN // 2].set_title(short(title, 40))
+    panels[0][len(panels[0]) // 2].set_title(short(title, 40))
     for panel in itertools.chain(*panels):
         panel.set(xticks=[], yticks=[])
         panel.spines[:].set_visible(False)
     shown = [("anchor", weighed.views[0])]
     of = ["" if each == weighed.modalities[0] else f"{each} " for each in weighed.modalities]
     shown += [(of[v] + _percent(share), weighed.views[v]) for v, share in weighed.own.items()]
-    for panel, (text, view) in zip(panels[0], shown[:SHOWN], strict=False):
+    for panel, (text, view) in zip(panels[0], shown[: len(panels[0])], strict=False):
         if isinstance(view, str):
             words = textwrap.fill(textwrap.shorten(view, 60, placeholder="..."), 14)
             panel.text(0.5, 0.5, words, ha="center", va="center", fontsize=6)
@@ -347,7 +349,7 @@ def _draw_column(
     if names:
         _name_row(panels[0][0], "anchor and its\nown keys")
     for line, row in zip(panels[1:], rows, strict=True):
-        for panel, (share, index) in zip(line, _row(weighed, row), strict=False):
+        for panel, (share, index) in zip(line, _row(weighed, row, len(line)), strict=False):
             panel.imshow(images(index))
             panel.set_xlabel(_percent(share), fontsize=8)
         if names:
