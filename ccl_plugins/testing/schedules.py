@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -37,9 +36,14 @@ def observe(subject: Subject, schedule: Any) -> Any:
     return [factors(schedule, length) for length in LENGTHS]
 
 
-def check_factors_are_numbers(subject: Subject) -> None:
-    """A factor must be a finite number, 0 or more; not all of a run's are 0.
+LARGEST = 50
+"""A factor above it is a percentage, or grows without an end."""
 
+
+def check_factors_are_numbers(subject: Subject) -> None:
+    """A factor must be a number from 0 to 50, and no percentage; not all of a run's are 0.
+
+    A one-cycle that begins at its option's rate rises to 25 times that.
     Training asks for the factor after the last step, too: any number does, for no step is taken with it.
     The warm-up may take the whole run.
     """
@@ -49,7 +53,7 @@ def check_factors_are_numbers(subject: Subject) -> None:
         report = f"in {length} the factor after the last step is {after!r}"
         require(isinstance(after, float | int), report)
         its_factors = factors(schedule, length)
-        right = all(isinstance(each, float | int) and 0 <= each < math.inf for each in its_factors)
+        right = all(isinstance(each, float | int) and 0 <= each <= LARGEST for each in its_factors)
         require(right and any(its_factors), f"in {length} they are {its_factors}")
 
 

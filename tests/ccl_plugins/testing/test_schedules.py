@@ -25,6 +25,13 @@ class Falling(Sound):
         return super().__call__(step, length) - step / 10
 
 
+class Percentage(Sound):
+    """Is 100 where it should be 1."""
+
+    def __call__(self, step, length):
+        return 100 * super().__call__(step, length)
+
+
 class Whole(Sound):
     """Knows no run that ends within its epochs."""
 
@@ -147,6 +154,7 @@ BROKEN = {
     Milestones: set(),
     Overlapping: set(),
     Falling: {"factors_are_numbers", "the_warm_up_rises"},
+    Percentage: {"factors_are_numbers"},
     Whole: {"factors_are_numbers"},
     Listed: {"factors_are_numbers"},
     Nothing: {"factors_are_numbers"},
