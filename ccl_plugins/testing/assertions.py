@@ -9,7 +9,7 @@ import random
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import SkipTest, mock
 
@@ -156,6 +156,11 @@ def warnings_ignored() -> Iterator[None]:
 def letters(text: str) -> Tensor:
     """A text as data to compare."""
     return torch.tensor([*text.encode()], dtype=torch.long)
+
+
+def all_equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Whether two lists have as many tensors, each equal to the other's."""
+    return len(some) == len(others) and all(map(torch.equal, some, others))
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from ccl_plugins.numerics.gram import Statistic
 from ccl_plugins.pairs import Pairs, Queue
 from ccl_plugins.protocols import trait
 from ccl_plugins.testing.assertions import (
+    all_equal,
     require,
     require_equal,
     require_gradients,
@@ -114,17 +115,13 @@ def encoders_of(method: Any) -> list[nn.Module]:
     return [
         each
         for each in dict.fromkeys([backbone, *method.modules()])
-        if type(each) is type(backbone) and _equal(list(each.state_dict().values()), weights)
+        if type(each) is type(backbone) and all_equal(list(each.state_dict().values()), weights)
     ]
 
 
 def students_of(method: Any) -> list[nn.Module]:
     """The attribute ``backbone``, if it is trained; or of a method where it is a teacher, the student."""
     return [each for each in encoders_of(method) if trained(each)]
-
-
-def _equal(some: list[Tensor], others: list[Tensor]) -> bool:
-    return len(some) == len(others) and all(map(torch.equal, some, others))
 
 
 def close(x: Tensor, y: Tensor) -> bool:

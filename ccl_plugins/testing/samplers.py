@@ -15,6 +15,7 @@ from torch import Tensor, distributed
 import ccl_registry as engine
 from ccl_plugins.protocols import VALUE_TYPES, trait
 from ccl_plugins.testing.assertions import (
+    all_equal,
     require,
     require_identical,
     require_no_seeding,
@@ -233,9 +234,9 @@ def check_epochs_and_seeds_differ(subject: Subject) -> None:
     sampler = subject.build(seed=0)
     of_zero = [epoch(sampler, number) for number in range(EPOCHS)]
     other = epoch(subject.build(seed=1), 0)
-    require(not _same(of_zero[0], of_zero[1]), "the epochs 0 and 1 give the same")
-    require(not _same(of_zero[0], other), "the seeds 0 and 1 give the same")
-    require(not _same(of_zero[1], other), "epoch 1 of the seed 0 is epoch 0 of the seed 1")
+    require(not all_equal(of_zero[0], of_zero[1]), "the epochs 0 and 1 give the same")
+    require(not all_equal(of_zero[0], other), "the seeds 0 and 1 give the same")
+    require(not all_equal(of_zero[1], other), "epoch 1 of the seed 0 is epoch 0 of the seed 1")
     again = _place(of_zero[:3], of_zero[1:])
     require(again < 0, f"the epochs from {again + 1} on are those from 0 on")
     for seed in SEEDS:
@@ -252,13 +253,9 @@ def check_epochs_and_seeds_differ(subject: Subject) -> None:
 def _place(three: Sequence[Batches], epochs: Sequence[Batches]) -> int:
     """Where three epochs stand among others, or -1; a single one may come again by chance."""
     for i in range(len(epochs) - 2):
-        if all(map(_same, three, epochs[i : i + 3])):
+        if all(map(all_equal, three, epochs[i : i + 3])):
             return i
     return -1
-
-
-def _same(batches: Batches, others: Batches) -> bool:
-    return len(batches) == len(others) and all(map(torch.equal, batches, others))
 
 
 def check_is_the_same_in_another_process(subject: Subject) -> None:
@@ -330,10 +327,10 @@ def check_what_it_reads_changes_what_it_draws(subject: Subject) -> None:
     batches = epoch(subject.build(), 0)
     for name, given in _read(subject).items():
         other = {name: _rows(given, _shuffled(len(given)))}
-        same = _same(batches, epoch(subject.build(**other), 0))
+        same = all_equal(batches, epoch(subject.build(**other), 0))
         # It may read how many samples have a value alone, which is the same for each of the kit's.
         with contextlib.suppress(SkipTest):
-            same = same and _same(batches, epoch(_of_rare(subject)[0], 0))
+            same = same and all_equal(batches, epoch(_of_rare(subject)[0], 0))
         require(not same, f"the {name} with its rows in another order gives the same batches")
 
 
