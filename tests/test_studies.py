@@ -146,7 +146,7 @@ def test_neighbors_are_of_other_families(letters):
     # Four fonts: three of other families have the letter, and twenty neighbors are asked for.
     assert float(letters.neighbors(letter, split).mean()) == pytest.approx(3 / 20)
     x = letter + split.metadata["font"][:, None]
-    there = letters.on_each_font(x, split.metadata["font"])
+    there = letters.on_each_group(x, split.metadata["font"])
     torch.testing.assert_close(there[split.targets == 3].std(0), torch.zeros(62), atol=1e-5, rtol=0)
 
 

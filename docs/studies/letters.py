@@ -9,11 +9,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any
 
 import torch
-from study import TRIED, Form, Read, Study
+from study import TRIED, Form, Read, Study, convolutions, on_each_group
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -107,10 +106,7 @@ class OfLetters(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layers = []
-        for before, after in pairwise((1, 24, 48, 96)):
-            convolution = nn.Conv2d(before, after, 3, 2, 1, bias=False)
-            layers += [convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
+        layers = convolutions(1, 24, 48, 96)
         linear = nn.Linear(96 * 16, self.num_features)
         self.layers = nn.Sequential(*layers, nn.Flatten(), linear, nn.ReLU(inplace=True))
 
@@ -218,16 +214,6 @@ def neighbors(x: Tensor, split: InMemory) -> Tensor:
     return torch.cat(found)
 
 
-def on_each_font(x: Tensor, font: Tensor) -> Tensor:
-    """Features (N, f) less the mean of their font, over its deviation."""
-    _, place = font.unique(return_inverse=True)
-    count = place.bincount()[:, None]
-    mean = torch.zeros(len(count), x.shape[1]).index_add_(0, place, x) / count
-    square = torch.zeros_like(mean).index_add_(0, place, (x - mean[place]).square()) / count
-    least = 0.1 * x.std(0).clamp_min(1e-3)
-    return (x - mean[place]) / torch.maximum(square.sqrt(), least)[place]
-
-
 def regressed_out(x: Mapping[str, Tensor], style: Mapping[str, Tensor], knots: int) -> Tensor:
     """The test part's features less what a regression, fitted in training, has of the numbers.
 
@@ -253,7 +239,7 @@ def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, An
     style = {name: each.metadata["style"] for name, each in part.items()}
     features = {
         "letter": x["test"],
-        "of_fonts": on_each_font(x["test"], part["test"].metadata["font"]),
+        "of_fonts": on_each_group(x["test"], part["test"].metadata["font"]),
         "line": regressed_out(x, style, 0),
         "splines": regressed_out(x, style, 5),
     }

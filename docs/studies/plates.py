@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from study import TRIED, Form, Read, Small, Study, classifier, right
+from study import TRIED, Form, Read, Small, Study, classifier, on_each_group, right
 from torch import Tensor
 from torch.nn import functional
 
@@ -201,28 +201,17 @@ def pipeline(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     return parts | {key: each for key, each in settings.items() if key != "data"}
 
 
-def on_each_plate(x: Tensor, of: Mapping[str, Tensor], controls: bool) -> Tensor:
-    """Features (n, f) less the mean of their plate's wells, or controls, over the deviation of these.
-
-    A deviation counts as a tenth of that over all plates or more, since some features hardly vary there.
-    """
-    least = 0.1 * x.std(0).clamp_min(1e-3)
-    made = torch.empty_like(x)
-    for each in of["plate"].unique():
-        rows = of["plate"] == each
-        known = x[rows & (of["label"] == 0)] if controls else x[rows]
-        made[rows] = (x[rows] - known.mean(0)) / torch.maximum(known.std(0), least)
-    return made
-
-
 def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, float]:
     """What probes read."""
     parts = {name: drawn(seed, name, "data" in settings) for name in ("train", "test", "even")}
     of = {name: part.metadata for name, part in parts.items()}
     raw = {name: read(part) for name, part in parts.items()}
     by = {
-        name: {part: on_each_plate(x, of[part], name == "controls") for part, x in raw.items()}
-        for name in ("standardized", "controls")
+        "standardized": {part: on_each_group(x, of[part]["plate"]) for part, x in raw.items()},
+        "controls": {
+            part: on_each_group(x, of[part]["plate"], of[part]["label"] == 0)
+            for part, x in raw.items()
+        },
     }
     found = {}
     for name, x in {"raw": raw, **by}.items():

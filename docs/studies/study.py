@@ -232,6 +232,15 @@ WORDS = (
 )
 
 
+def convolutions(*widths: int) -> list[nn.Module]:
+    """Convolutions of stride 2 between channels of these numbers, each normalized and rectified."""
+    layers: list[nn.Module] = []
+    for before, after in pairwise(widths):
+        convolution = nn.Conv2d(before, after, 3, 2, 1, bias=False)
+        layers += [convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
+    return layers
+
+
 @ccl.local("backbone")
 class Small(nn.Module):
     """Two convolutions of stride 2 and a linear layer, for images of 24x24 pixels and little time."""
@@ -240,11 +249,7 @@ class Small(nn.Module):
 
     def __init__(self, in_channels: int = 3) -> None:
         super().__init__()
-        widths = (in_channels, 12, 24)
-        layers = []
-        for before, after in pairwise(widths):
-            convolution = nn.Conv2d(before, after, 3, 2, 1, bias=False)
-            layers += [convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
+        layers = convolutions(in_channels, 12, 24)
         linear = nn.Linear(24 * 36, self.num_features)
         self.layers = nn.Sequential(*layers, nn.Flatten(), linear, nn.ReLU(inplace=True))
 
@@ -277,6 +282,25 @@ def features(backbone: nn.Module, transform: Any, split: Any) -> Tensor:
     """(N, f) of a split's images without augmentation."""
     backbone.eval()
     return torch.cat([backbone(transform.plain(x)) for x in split.images.split(512)])
+
+
+def on_each_group(x: Tensor, group: Tensor, known: Tensor | None = None) -> Tensor:
+    """Features (n, f) less the mean of their group, over the deviation there.
+
+    A deviation counts as a tenth of that over all groups or more, since some features hardly vary there.
+
+    Args:
+        x: The features.
+        group: (n,) ids.
+        known: (n,) True at the samples that means and deviations are of; None: all.
+    """
+    least = 0.1 * x.std(0).clamp_min(1e-3)
+    made = torch.empty_like(x)
+    for each in group.unique():
+        rows = group == each
+        some = x[rows if known is None else rows & known]
+        made[rows] = (x[rows] - some.mean(0)) / torch.maximum(some.std(0), least)
+    return made
 
 
 def classifier(x: Tensor, ids: Tensor, groups: Tensor | None = None, hidden: bool = False) -> Any:
