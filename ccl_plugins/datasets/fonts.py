@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -167,10 +168,13 @@ def _drawn(paths: tuple[str, ...], letters: str, size: int) -> tuple[list[Font],
     left_out: Counter[str] = Counter()
     seen: set[bytes] = set()
     for path in paths:
-        for font in _read(path, letters):
-            image = None if isinstance(font, str) else _draw(font, letters, size)
-            if isinstance(font, str) or image is None:
-                left_out[font if isinstance(font, str) else "lack a letter"] += 1
+        with _without_log():
+            read = [*_read(path, letters)]
+        for font in read:
+            if isinstance(font, str):
+                left_out[font] += 1
+            elif (image := _draw(font, letters, size)) is None:
+                left_out["lack a letter"] += 1
             elif (pixels := image.numpy().tobytes()) in seen:
                 left_out["draw as another one does"] += 1
             else:
@@ -185,11 +189,21 @@ def _drawn(paths: tuple[str, ...], letters: str, size: int) -> tuple[list[Font],
     return fonts, made
 
 
+@contextlib.contextmanager
+def _without_log() -> Iterator[None]:
+    """Hide what fontTools logs of tables that have too much."""
+    level = (logger := logging.getLogger("fontTools")).level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
 def _read(path: str, letters: str) -> Iterator[Font | str]:
     """The fonts of a file, or the reason why one is left out."""
     from fontTools.ttLib import TTCollection, TTFont, TTLibError
 
-    logging.getLogger("fontTools").setLevel(logging.ERROR)  # of what a table has too much
     try:
         if path.lower().endswith((".ttc", ".otc")):
             with TTCollection(path, lazy=True) as collection:

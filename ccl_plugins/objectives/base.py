@@ -417,8 +417,8 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         """As ``defined_loss``, with questions about what is in the pairs."""
         try:
             terms, weights = self._counted(pairs)
-        except Exception:
-            questions.refuse()  # it may have failed for what is wrong there
+        except Exception:  # perhaps for a value of which a question asks
+            questions.refuse()
             raise
         if not questions.answered(terms.sum()):
             questions.refuse()

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from ccl_plugins.arguments import positive, word
 from ccl_plugins.numerics.logsumexp import (
-    EMPTY,
     in_order_of,
     least_exponent,
     logsumexp_blocks,
@@ -225,12 +224,10 @@ class _LogShare(torch.autograd.Function):
                 made[key] = in_order_of(products, positives).to(products.dtype)
             chosen.append(made[key])
             of_positives.append((products * chosen[-1]).sum(1))
-            keep = compared is None
-            left_out = None if keep else in_order_of(products, ~compared)
-            logits.append(products if keep else products.masked_fill(left_out, EMPTY))
+            logits.append(masked(products, compared))
         top = reduce(torch.maximum, [block.amax(1) for block in logits]) * scale
         floor, shares = least_exponent(top.dtype), []
-        for block in logits:  # the upper bound is for what rounding leaves of `EMPTY - EMPTY`
+        for block in logits:  # the upper bound is for what rounding leaves of equal numbers
             shares.append(torch.add(-top[:, None], block, alpha=scale).clamp_(floor, 0).exp_())
         total = reduce(torch.add, [part.sum(1) for part in shares])
         factor, scaled = (scale / total)[:, None], (share * scale)[:, None]
