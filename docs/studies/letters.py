@@ -1,7 +1,7 @@
 """Letters in real typefaces, by ``letters-protocol.md``; writes the tables of ``letters.md``.
 
 Run it as ``FONTS=folder python docs/studies/letters.py``, on a folder of fonts; without one it takes those
-of the system.  What ``letters.json`` has is not trained again.
+of the system.  What ``letters.json`` has is not trained again.  It needs scanpy and harmonypy.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ FOLDER = os.environ.get("FONTS", "system")
 SIZE, NEIGHBORS = 32, 20
 EDGES = (400, 501)
 """Between light, regular and bold fonts, the classes of weight."""
+HELD = (300.0, 800.0)
+"""Weights of which a table trains no font."""
 SHEAR, STRETCH = 0.3, 0.25
 """How far the imitating augmentation leans a letter, and by how much it makes it wider or narrower."""
 
@@ -37,14 +39,17 @@ class Letters:
 
     Args:
         seed: Of the families.
+        tied: Whether 85 % of a letter's images in training are of one class of weight.
+        apart: Whether fonts of `HELD` weights do not train; only their letters look for neighbors then,
+            among those of all families that do not train.
     """
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, tied: bool = False, apart: bool = False) -> None:
+        self.given = (seed, tied, apart)
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""
-        return parts(self.seed)[split]
+        return parts(*self.given)[split]
 
     def schema(self) -> Mapping[str, Any]:
         """The columns and what they hold."""
@@ -52,27 +57,48 @@ class Letters:
 
 
 @functools.lru_cache(maxsize=1)
-def parts(seed: int) -> dict[str, InMemory]:
-    """``"train"``, ``"validation"`` and ``"test"``."""
+def parts(seed: int, tied: bool = False, apart: bool = False) -> dict[str, InMemory]:
+    """``"train"``, ``"validation"`` and ``"test"``, as `Letters` has them."""
     fonts = Fonts(FOLDER, size=SIZE, test_fraction=0.4, seed=seed)
     held = fonts("test")
     families = held.metadata["family"].unique()
     order = torch.randperm(len(families), generator=torch.Generator().manual_seed(seed))
     tested = torch.isin(held.metadata["family"], families[order[: len(order) // 2]])
     train = fonts("train")
-    return {
-        "train": of(train, torch.ones(len(train), dtype=torch.bool)),
-        "validation": of(held, ~tested),
-        "test": of(held, tested),
-    }
+    trains = torch.ones(len(train), dtype=torch.bool)
+    if tied:
+        trains = tied_in(train.metadata["label"], classes(train), seed)
+    if apart:
+        trains &= ~torch.isin(train.metadata["weight"], torch.tensor(HELD))
+        tested |= ~tested  # nothing is chosen here
+    return {"train": of(train, trains), "validation": of(held, ~tested), "test": of(held, tested)}
+
+
+def classes(split: InMemory) -> Tensor:
+    """(N,) the class of weight of each letter."""
+    return torch.bucketize(split.metadata["weight"], torch.tensor(EDGES), right=True)
+
+
+def tied_in(label: Tensor, heavy: Tensor, seed: int) -> Tensor:
+    """(N,) True at letters that are kept, so that 85 % of each are of a class of weight of its own."""
+    generator = torch.Generator().manual_seed(seed)
+    own = torch.randint(len(EDGES) + 1, (int(label.max()) + 1,), generator=generator)
+    mine = heavy == own[label]
+    others = mine.new_zeros(len(label))
+    for letter in label.unique():
+        count = int(0.15 / 0.85 * (mine & (label == letter)).sum())
+        rows = (~mine & (label == letter)).nonzero().flatten()
+        others[rows[torch.randperm(len(rows), generator=generator)[:count]]] = True
+    return mine | others
 
 
 def of(split: InMemory, chosen: Tensor) -> InMemory:
     """Some of the letters, with their class of weight."""
     rows = chosen.nonzero().flatten()
     metadata, words, texts, group = annotations_of(split, rows.tolist())
-    metadata["heavy"] = torch.bucketize(metadata["weight"], torch.tensor(EDGES), right=True)
-    return InMemory(split.images[rows], split.targets[rows], metadata, words, texts, group)
+    made = InMemory(split.images[rows], split.targets[rows], metadata, words, texts, group)
+    made.metadata["heavy"] = classes(made)
+    return made
 
 
 class Imitated(SimCLRTransform):
@@ -182,19 +208,44 @@ FORMS = {
     "SupCon on the letter, imitating": Form({**SUPCON, **IMITATING}, TEMPERATURES),
 }
 COMPARED = {OURS: tuple(title for title in FORMS if title != OURS)}
+FURTHER = (
+    "InfoNCE, imitating",
+    OURS,
+    "Fair-CCLK on the numbers, whole fonts, imitating",
+    "Fair-InfoNCE on the class of weight, imitating",
+    "numbers by HSIC, imitating",
+)
+"""Rows of the two further tables, with the numbers of the first."""
+
+
+def further(title: str, m: int, **data: bool) -> Form:
+    """A row as the first table has it, on other data, with up to ``m`` letters of a font in a batch."""
+    settings = {**(FORMS[title].settings or {}), "data": data}
+    if "sampler" in settings:
+        settings["sampler"] = {**settings["sampler"], "m": m, "small": "leave_out"}
+    return Form(settings, like=title, seeds=5)
+
+
+FORMS |= {
+    **{f"tied: {title}": further(title, 8, tied=True) for title in FURTHER},
+    **{f"held-out weights: {title}": further(title, 62, apart=True) for title in FURTHER},
+}
 COLUMNS = {
     "letter": "letter, 20 neighbors of other families",
     "of_fonts": "features standardized for each font",
     "line": "numbers regressed out, a line",
     "splines": "numbers regressed out, splines",
+    "combat": "ComBat on the class of weight",
+    "harmony": "Harmony on it",
 }
 
 
 def pipeline(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """The arguments of a pipeline."""
     ccl.local("transform", Imitated)  # known as "imitated"
+    settings = {**settings}
     return {
-        "dataset": Letters(seed),
+        "dataset": Letters(seed, **settings.pop("data", {})),
         "backbone": ccl.local("backbone", OfLetters),
         "method": ccl.method("simclr", hidden=128, dim=128, batch_norm=False),
         "transform": ccl.transform("simclr", **VIEWS),
@@ -202,11 +253,17 @@ def pipeline(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     }
 
 
-def neighbors(x: Tensor, split: InMemory) -> Tensor:
-    """(N,) the share of a letter's 20 nearest neighbors of other families that are the same letter."""
+def neighbors(x: Tensor, split: InMemory, asked: Tensor) -> Tensor:
+    """(n,) the share of a letter's 20 nearest neighbors of other families that are the same letter.
+
+    Args:
+        x: (N, f) features.
+        split: Of them.
+        asked: (N,) True at the n letters that look for neighbors.
+    """
     label, family = split.metadata["label"], split.metadata["family"]
     x, found = functional.normalize(x, dim=1), []
-    for rows in torch.arange(len(x)).split(1024):
+    for rows in asked.nonzero().flatten().split(1024):
         near = x[rows] @ x.T
         near.masked_fill_(family[rows, None] == family, -torch.inf)
         places = near.topk(NEIGHBORS).indices
@@ -232,9 +289,38 @@ def regressed_out(x: Mapping[str, Tensor], style: Mapping[str, Tensor], knots: i
     return x["test"] - torch.from_numpy(made.predict(style["test"].numpy())).float()
 
 
+def combat(x: Tensor, batch: Tensor) -> Tensor:
+    """Features (n, f) with the mean and deviation of each batch made alike by ComBat."""
+    import scanpy
+
+    varied = x.std(0) > 1e-6  # a unit that is always off has no deviation to divide by
+    table = annotated(x[:, varied], batch)
+    scanpy.pp.combat(table, key="batch")
+    return torch.from_numpy(table.X).float()
+
+
+def harmony(x: Tensor, batch: Tensor) -> Tensor:
+    """Features (n, f) with batches mixed by Harmony."""
+    import harmonypy
+
+    made = harmonypy.run_harmony(x.numpy(), annotated(x, batch).obs, "batch", verbose=False)
+    return torch.from_numpy(made.Z_corr).float()
+
+
+def annotated(x: Tensor, batch: Tensor) -> Any:
+    """An AnnData of features with their batch."""
+    import anndata
+    import pandas
+
+    names = pandas.Categorical([str(each) for each in batch.tolist()])
+    obs = pandas.DataFrame({"batch": names}, index=[str(i) for i in range(len(x))])
+    return anndata.AnnData(x.numpy(), obs=obs)
+
+
 def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What neighbors say of the test part, and how many are right in each family, of all its letters."""
-    part = {name: parts(seed)[name] for name in ("train", "test")}
+    of_seed = parts(seed, **settings.get("data", {}))
+    part = {name: of_seed[name] for name in ("train", "test")}
     x = {name: read(each) for name, each in part.items()}
     style = {name: each.metadata["style"] for name, each in part.items()}
     features = {
@@ -242,9 +328,14 @@ def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, An
         "of_fonts": on_each_group(x["test"], part["test"].metadata["font"]),
         "line": regressed_out(x, style, 0),
         "splines": regressed_out(x, style, 5),
+        "combat": combat(x["test"], part["test"].metadata["heavy"]),
+        "harmony": harmony(x["test"], part["test"].metadata["heavy"]),
     }
-    right = {name: neighbors(each, part["test"]) for name, each in features.items()}
-    ids, place = part["test"].metadata["family"].unique(return_inverse=True)
+    asked = torch.ones(len(x["test"]), dtype=torch.bool)
+    if settings.get("data", {}).get("apart"):
+        asked = torch.isin(part["test"].metadata["weight"], torch.tensor(HELD))
+    right = {name: neighbors(each, part["test"], asked) for name, each in features.items()}
+    ids, place = part["test"].metadata["family"][asked].unique(return_inverse=True)
     words = part["test"].vocabulary["family"]
     means = torch.zeros(len(ids)).double().index_add_(0, place, right["letter"]) / place.bincount()
     families = {words[i]: round(float(m), 5) for i, m in zip(ids, means, strict=True)}
@@ -253,7 +344,8 @@ def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, An
 
 def validated(read: Read, seed: int, settings: Mapping[str, Any]) -> float:
     """What neighbors say of the part for choosing."""
-    return float(neighbors(read(parts(seed)["validation"]), parts(seed)["validation"]).mean())
+    split = parts(seed)["validation"]
+    return float(neighbors(read(split), split, torch.ones(len(split), dtype=torch.bool)).mean())
 
 
 STUDY = Study(

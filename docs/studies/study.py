@@ -39,6 +39,7 @@ class Form:
             holds parameters of the data set.  None: the network is not trained.
         tried: Values of one number, a temperature or a weight, of which the best on validation is taken.
         like: The row whose number is taken, so that something else alone differs.
+        seeds: At most so many of the reported seeds; None: all.
         read: Features without a network; None: those of the row's network.
     """
 
@@ -46,6 +47,7 @@ class Form:
     tried: Sequence[float | None] = (None,)
     like: str | None = None
     read: Read | None = None
+    seeds: int | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Study:
         steps: Of the training of a row.
         batch_size: Of the training of a row.
         choosing: The seeds whose validation chooses the value of a row.
-        apart: Whether these seeds are not reported.
+        apart: Whether these seeds are not reported, and their test samples not measured.
     """
 
     name: str
@@ -111,6 +113,8 @@ class Study:
         row = {"form": title, "tried": value, "seed": seed}
         if self.forms[title].tried != (None,):
             row["validation"] = self.validated(read, seed, settings or {})
+        if self.apart and seed in self.choosing:
+            return row
         return {**row, "test": self.measured(read, seed, settings or {})}
 
     def chosen(self, rows: Sequence[Row], title: str) -> float | None:
@@ -134,10 +138,12 @@ class Study:
         """What is to be trained, in the order in which it can be: first what chooses, then the rest."""
         for seed in self.choosing:
             for title, form in self.forms.items():
-                if form.like is None:
+                if form.like is None and (len(form.tried) > 1 or not self.apart):
                     yield from ((title, t, seed) for t in form.tried)
         for seed in range(seeds):
-            for title in self.forms:
+            for title, form in self.forms.items():
+                if seed >= (form.seeds or seeds):
+                    continue
                 try:
                     yield title, self.chosen(rows, title), seed
                 except LookupError:
