@@ -318,7 +318,7 @@ def annotated(x: Tensor, batch: Tensor) -> Any:
 
 
 def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What neighbors say of the test part, and how many are right in each family, of all its letters."""
+    """What neighbors say of the test part, and of each family: its letters, and the mean over them."""
     of_seed = parts(seed, **settings.get("data", {}))
     part = {name: of_seed[name] for name in ("train", "test")}
     x = {name: read(each) for name, each in part.items()}
@@ -337,8 +337,12 @@ def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, An
     right = {name: neighbors(each, part["test"], asked) for name, each in features.items()}
     ids, place = part["test"].metadata["family"][asked].unique(return_inverse=True)
     words = part["test"].vocabulary["family"]
-    means = torch.zeros(len(ids)).double().index_add_(0, place, right["letter"]) / place.bincount()
-    families = {words[i]: round(float(m), 5) for i, m in zip(ids, means, strict=True)}
+    sums = torch.zeros(len(ids)).double().index_add_(0, place, right["letter"]).tolist()
+    counts = place.bincount().tolist()
+    families = {
+        words[i]: [count, round(total / count, 5)]
+        for i, count, total in zip(ids, counts, sums, strict=True)
+    }
     return {**{name: float(each.mean()) for name, each in right.items()}, "families": families}
 
 
