@@ -140,11 +140,17 @@ def test_families_of_letters_are_in_one_part(letters):
 def test_neighbors_are_of_other_families(letters):
     split = letters.parts(3)["test"]
     n = len(split)
+    every = torch.ones(n, dtype=torch.bool)
     by_font = torch.nn.functional.one_hot(split.metadata["font"]).float()
-    assert letters.neighbors(by_font + 0.01 * torch.rand(n, by_font.shape[1]), split).mean() < 0.1
+    noisy = by_font + 0.01 * torch.rand(n, by_font.shape[1])
+    assert letters.neighbors(noisy, split, every).mean() < 0.1
     letter = torch.nn.functional.one_hot(split.targets).float()
     # Four fonts: three of other families have the letter, and twenty neighbors are asked for.
-    assert float(letters.neighbors(letter, split).mean()) == pytest.approx(3 / 20)
+    assert float(letters.neighbors(letter, split, every).mean()) == pytest.approx(3 / 20)
+    some = split.targets == 3
+    assert torch.equal(
+        letters.neighbors(noisy, split, some), letters.neighbors(noisy, split, every)[some]
+    )
     x = letter + split.metadata["font"][:, None]
     there = letters.on_each_group(x, split.metadata["font"])
     torch.testing.assert_close(there[split.targets == 3].std(0), torch.zeros(62), atol=1e-5, rtol=0)
@@ -160,11 +166,77 @@ def test_a_letter_leans_and_grows_as_it_is_imitated(letters):
     assert torch.equal(first, transform.batch_transforms[0](images, torch.arange(8)))
 
 
-def test_a_row_of_letters_is_trained_and_measured(letters):
-    row = letters.STUDY.run((letters.OURS, 0.1, 0), steps=1)
+def test_letter_and_weight_are_tied_in_training_alone(letters):
+    label = torch.arange(62).repeat(600)
+    heavy = torch.arange(len(label)) // 62 % 3
+    kept = letters.tied_in(label, heavy, 0)
+    counts = torch.zeros(62, 3).index_put(
+        (label[kept], heavy[kept]), torch.ones(int(kept.sum())), accumulate=True
+    )
+    share = counts.amax(1) / counts.sum(1)
+    assert ((share > 0.84) & (share < 0.87)).all()
+    plain, tied = (letters.parts(3, tied=each) for each in (False, True))
+    assert len(tied["train"]) < len(plain["train"])
+    assert torch.equal(tied["test"].images, plain["test"].images)
+
+
+def test_held_out_weights_do_not_train_and_all_held_families_are_tested(letters, monkeypatch):
+    monkeypatch.setattr(letters, "HELD", (320.0, 500.0, 640.0))
+    plain, apart = (letters.parts(5, apart=each) for each in (False, True))
+    assert not torch.isin(apart["train"].metadata["weight"], torch.tensor(letters.HELD)).any()
+    assert len(apart["test"]) == len(plain["test"]) + len(plain["validation"])
+    letters.parts.cache_clear()
+
+
+@pytest.mark.parametrize("title", ["", "held-out weights: "])
+def test_a_row_of_letters_is_trained_and_measured(letters, monkeypatch, title):
+    monkeypatch.setattr(letters, "HELD", (320.0, 500.0, 640.0))
+    for name in ("combat", "harmony"):  # of packages that the tests do not install
+        monkeypatch.setattr(letters, name, lambda x, batch: x)
+    row = letters.STUDY.run((title + letters.OURS, 0.1, 5), steps=1)
     assert row["test"].keys() - {"families"} == letters.STUDY.columns.keys()
-    assert len(row["test"]["families"]) == 4
-    assert 0 <= row["validation"] <= 1
+    assert row["test"]["letter"] == pytest.approx(row["test"]["combat"])
+    assert row["test"]["families"]
+    letters.parts.cache_clear()
+    if not title:
+        assert 0 <= row["validation"] <= 1
+        chooses = letters.STUDY.run((letters.OURS, 0.1, 10), steps=1)
+        assert chooses.keys() == {"form", "tried", "seed", "validation"}
+
+
+def test_families_are_drawn_again_by_their_letters(letters):
+    pairs = [({"families": {f"{k}": [62, 0.5 + k / 100] for k in range(9)}},) * 2]
+    assert letters.of_families(pairs) == (0, 0)
+    other = {"families": {f"{k}": [62, 0.4] for k in range(9)}}
+    low, high = letters.of_families([(pairs[0][0], other)])
+    assert 0.1 < low < 0.14 < high < 0.18
+    heavy = {"families": {**pairs[0][0]["families"], "9": [62_000, 0.9]}}
+    against = {"families": {**other["families"], "9": [62_000, 0.4]}}
+    assert letters.of_families([(heavy, against)])[1] > 0.48
+
+
+def test_the_protocol_decides_by_both_intervals(letters):
+    def row(title, seed, value, **more):
+        test = {"letter": value, "families": {"a": [62, value], "b": [62, value + 0.01]}}
+        return {"form": title, "tried": 0.1, "seed": seed, "test": test, **more}
+
+    def rows(gain):
+        for title in (letters.OURS, *letters.PEERS):
+            for tried in letters.TEMPERATURES:
+                found = 0.5 + (tried == 0.1) + (title == letters.PEERS[1])
+                yield {"form": title, "tried": tried, "seed": 10, "validation": found}
+        for seed in range(3):
+            yield row(letters.OURS, seed, 0.6 + gain + seed / 1000)
+            yield row(letters.PEERS[1], seed, 0.6)
+            yield row(letters.PEERS[0], seed, 0.1)
+
+    said = {gain: letters.verdict([*rows(gain)])[0] for gain in (0.05, 0.01, -0.05)}
+    assert said[0.05].startswith("**Supported**")
+    assert "+5.1 points" in said[0.05]
+    assert "whole fonts, imitating:" in said[0.05]
+    assert said[0.01].startswith("**Inconclusive**")
+    assert said[-0.05].startswith("**Refuted**")
+    assert letters.verdict([]) == []
 
 
 def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pairs():

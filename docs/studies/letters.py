@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from study import TRIED, Form, Read, Study, convolutions, on_each_group
+from study import TRIED, Form, Read, Row, Study, convolutions, on_each_group
 from torch import Tensor, nn
 from torch.nn import functional
 
 import ccl_plugins as ccl
 from ccl_plugins.datasets import Fonts, InMemory
 from ccl_plugins.datasets.annotated import annotations_of
+from ccl_plugins.experiments.results import interval_of
 from ccl_plugins.transforms import SimCLRTransform
 from ccl_plugins.transforms.batched import uniforms
 
@@ -207,6 +209,9 @@ FORMS = {
     "numbers by HSIC, imitating": Form(guided(by="hsic"), WEIGHTS),
     "SupCon on the letter, imitating": Form({**SUPCON, **IMITATING}, TEMPERATURES),
 }
+PEERS = ("InfoNCE, imitating", "InfoNCE, whole fonts, imitating")
+"""Of which the better one for choosing is compared."""
+MARGIN = 0.01
 COMPARED = {OURS: tuple(title for title in FORMS if title != OURS)}
 FURTHER = (
     "InfoNCE, imitating",
@@ -352,6 +357,60 @@ def validated(read: Read, seed: int, settings: Mapping[str, Any]) -> float:
     return float(neighbors(read(split), split, torch.ones(len(split), dtype=torch.bool)).mean())
 
 
+def verdict(rows: Sequence[Row]) -> list[str]:
+    """What the protocol decides of the one comparison, in a sentence."""
+    runs = {title: STUDY.final(rows, title) for title in (OURS, *PEERS)}
+    try:
+        peer = max(PEERS, key=functools.partial(best, rows))
+    except ValueError:
+        return []  # not all values were tried yet
+    seeds = sorted(runs[OURS].keys() & runs[peer].keys())
+    if len(seeds) < 2:
+        return []
+    pairs = [[runs[title][seed]["test"] for title in (OURS, peer)] for seed in seeds]
+    mean, half = interval_of([ours["letter"] - other["letter"] for ours, other in pairs])
+    low, high = of_families(pairs)
+    said = "inconclusive"
+    if min(mean - half, low) > MARGIN:
+        said = "supported"
+    elif max(mean + half, high) < 0:
+        said = "refuted"
+    return [
+        f"**{said.capitalize()}**: {OURS}, less {peer}: {100 * mean:+.1f} points; 95 % interval over"
+        f" {len(seeds)} seeds {100 * (mean - half):+.1f} to {100 * (mean + half):+.1f}, over families"
+        f" {100 * low:+.1f} to {100 * high:+.1f}.",
+        "",
+    ]
+
+
+def best(rows: Sequence[Row], title: str) -> float:
+    """The validation of a row's best value; ValueError: none was tried."""
+    return max(row["validation"] for row in rows if row["form"] == title and "validation" in row)
+
+
+def of_families(pairs: Sequence[Sequence[Mapping[str, Any]]]) -> tuple[float, float]:
+    """The 95 % interval of ours less the other's, from families that are drawn again.
+
+    A family has the mean difference of the seeds that test it, and counts by its letters.
+
+    Args:
+        pairs: For each seed what was measured of ours and of the other.
+    """
+    found: dict[str, list[float]] = {}
+    letters: dict[str, int] = {}
+    for ours, other in pairs:
+        for family, (count, mean) in ours["families"].items():
+            found.setdefault(family, []).append(mean - other["families"][family][1])
+            letters[family] = count
+    weight = torch.tensor([float(letters[family]) for family in found])
+    total = weight * torch.tensor([statistics.fmean(each) for each in found.values()])
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randint(len(found), (10_000, len(found)), generator=generator)
+    means = total[drawn].sum(1) / weight[drawn].sum(1)
+    low, high = means.quantile(torch.tensor([0.025, 0.975])).tolist()
+    return low, high
+
+
 STUDY = Study(
     "letters",
     FORMS,
@@ -364,6 +423,7 @@ STUDY = Study(
     batch_size=496,
     choosing=(10,),
     apart=True,
+    verdict=verdict,
 )
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ class Study:
         batch_size: Of the training of a row.
         choosing: The seeds whose validation chooses the value of a row.
         apart: Whether these seeds are not reported, and their test samples not measured.
+        verdict: From the runs to lines of the page that stand before the tables.
     """
 
     name: str
@@ -79,6 +80,7 @@ class Study:
     batch_size: int = 128
     choosing: Sequence[int] = (0,)
     apart: bool = False
+    verdict: Callable[[Sequence[Row]], list[str]] | None = None
 
     def run(self, what: tuple[str, float | None, int], steps: int | None = None) -> Row:
         """Train a row of a seed with one of its values, and measure it."""
@@ -195,7 +197,8 @@ class Study:
         """The text of the page with its tables of these rows."""
         before, rest = text.split(BEGIN)
         _, after = rest.split(END)
-        middle, differences = ["", *self.table(rows), ""], self.differences(rows)
+        verdict = self.verdict(rows) if self.verdict else []
+        middle, differences = ["", *verdict, *self.table(rows), ""], self.differences(rows)
         if len(differences) > 2:
             middle += [*WORDS, "", *differences, ""]
         return f"{before}{BEGIN}\n" + "\n".join(middle) + f"\n{END}{after}"
