@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import statistics
 import tempfile
@@ -142,14 +143,13 @@ class Study:
             for title, form in self.forms.items():
                 if form.like is None and (len(form.tried) > 1 or not self.apart):
                     yield from ((title, t, seed) for t in form.tried)
-        for seed in range(seeds):
-            for title, form in self.forms.items():
-                if seed >= (form.seeds or seeds):
-                    continue
-                try:
-                    yield title, self.chosen(rows, title), seed
-                except LookupError:
-                    continue
+        for few in (False, True):  # rows of few seeds come last
+            for seed in range(seeds):
+                for title, form in self.forms.items():
+                    if (form.seeds is not None) != few or seed >= (form.seeds or seeds):
+                        continue
+                    with contextlib.suppress(LookupError):
+                        yield title, self.chosen(rows, title), seed
 
     def final(self, rows: Sequence[Row], title: str) -> dict[int, Row]:
         """By seed, the runs of a row with its value."""
