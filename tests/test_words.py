@@ -7,7 +7,7 @@ from support.scripts import script
 
 MOST = {
     "benchmarks": 6_500,
-    "decisions": 13_300,
+    "decisions": 6_900,
     "explanation": 3_900,
     "how-to": 26_500,
     "reference": 6_400,
@@ -17,6 +17,8 @@ MOST = {
     ".": 800,
 }
 """The most words of prose in each folder of docs/; "." is what lies beside the folders."""
+MOST_OF_A_DECISION = 180
+"""The most words of a page about a decision, with tables and code."""
 MOST_OF_ALL = 140_000
 """The most words of all pages, with tables and code."""
 
@@ -34,6 +36,12 @@ def test_every_folder_is_within_its_bound(words):
 
 def test_all_pages_are_within_their_bound(words):
     assert sum(each.all for each in words.of_pages().values()) <= MOST_OF_ALL
+
+
+def test_a_decision_is_short(words):
+    pages = words.of_pages()
+    decisions = {page: each.all for page, each in pages.items() if page.startswith("decisions/")}
+    assert {page: n for page, n in decisions.items() if n > MOST_OF_A_DECISION} == {}
 
 
 @pytest.mark.parametrize(
