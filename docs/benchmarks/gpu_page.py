@@ -13,11 +13,10 @@ What `python docs/benchmarks/gpu.py` checks and measures on a machine with a GPU
 `gpu.json` beside this page.
 """
 FOUND = """
-**What the first run found.** Values, gradients and weights were equal to the CPU's, and SimCLR on CIFAR-10
-stayed at chance: torch 2.11, on that machine, differentiates `ldexp` wrongly, on the CPU as well, so both
-gradients were 0. The loss has no such gradient now, each objective's gradient is compared with differences
-of its loss (`slope`), and a run whose gradients are all 0 says so. The rows that had compared two wrong
-gradients were deleted; times, peak memory, waits and the resumed run were kept.
+**No step waits for the GPU, and a killed run resumes.** Values, gradients and weights were equal to the
+CPU's, and SimCLR on CIFAR-10 stayed at chance: torch 2.11, on that machine, differentiates `ldexp`
+wrongly, on the CPU as well. The loss has no such gradient now, each gradient is compared with
+differences of its loss (`slope`), and the rows that had compared two wrong gradients were deleted.
 """
 NOTHING = """
 **Nothing was measured on a GPU so far.** A test runs the code of all parts on a CPU at tiny sizes: it
@@ -27,16 +26,14 @@ HOW = """
 ## How to measure
 
 `python docs/benchmarks/gpu.py` measures what is worth most first, and begins no row after 12 minutes
-(`--total`); `--help` lists the parts. Each row is stored at once: a part that was stopped, or whose
-time was up, goes on where it stopped when it is called again. The sizes are for a GPU with 80 GB; on a
-smaller one some rows are out of memory, and say so. Inductor needs a C compiler. Objectives and methods
-of installed plug-ins are measured too.
+(`--total`); `--help` lists the parts. Rows are stored one by one, and a second call goes on where the
+first one stopped. The sizes are for 80 GB; a row that is out of memory says so. Inductor needs a C
+compiler.
 
 **A machine without network** that has torch, torchvision, Lightning, timm and scikit-learn lacks
-lightly and the entry points of this library. `bash docs/benchmarks/gpu_carry.sh [IMAGES.zip]`, in the
-repository on a machine with network, puts both into `.whl/` (1.2 MB; of CIFAR-10 as images in
-`cifar10/{train,test}/CLASS/`, 19 MB more). Carry `.whl/` over with the repository. There, with `OUT` a
-folder for the results:
+lightly and the entry points of this library. `bash docs/benchmarks/gpu_carry.sh [IMAGES.zip]`, where
+there is a network, puts both into `.whl/` (1.2 MB; CIFAR-10 as images in `cifar10/{train,test}/CLASS/`,
+19 MB more). Carry it over with the repository. There, with `OUT` a folder for the results:
 
 ```
 python3 -m pip install -q --no-index --no-deps --target .whl/site .whl/*.whl
@@ -45,9 +42,8 @@ cp -n docs/benchmarks/gpu.json $OUT/
 timeout -s KILL 780 python3 docs/benchmarks/gpu.py --out $OUT/gpu.json
 ```
 
-KILL, since `fit` ends a run early at INT and TERM. Rows are stored one by one: `gpu.json` is all that
-has to come back, and `python docs/benchmarks/gpu.py --page` writes this page from it. 20 epochs of
-SimCLR on CIFAR-10 are beside it:
+KILL, since `fit` ends a run early at INT and TERM. `gpu.json` is all that has to come back; `python
+docs/benchmarks/gpu.py --page` writes this page from it. For 20 epochs of SimCLR on CIFAR-10:
 
 ```
 tar xJf .whl/cifar10.tar.xz -C .whl
@@ -133,9 +129,14 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """A line for each row, with all its numbers."""
+    """A line for each row, with all its numbers; of rows without any, their names."""
     about = {"part", "name", "device", "torch", "state", "error"}
     columns = list(dict.fromkeys(key for row in rows for key in row if key not in about))
+    if not columns:
+        states: dict[str, list[str]] = {}
+        for row in rows:
+            states.setdefault(state(row), []).append(row["name"])
+        return "\n".join(f"- {each}: {', '.join(found)}" for each, found in states.items()) + "\n"
     names = (each.replace("_", " ").replace("bytes", "peak memory") for each in columns)
     lines = [line("", *names, ""), "|---" * (len(columns) + 2) + "|"]
     for row in rows:
