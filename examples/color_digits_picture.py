@@ -1,7 +1,7 @@
 r"""Draw the test features of runs, colored by the ground and by digit: the pictures of the pages.
 
 Without arguments, of InfoNCE and Fair-CCLK after ``ccl train examples/color_digits_infonce.toml
-examples/color_digits_fair.toml``, with the two other pictures of docs/how-to/look-at-runs.md.  Or of any
+examples/color_digits_fair.toml``, with the two other pictures of docs/how-to/compare-runs.md.  Or of any
 runs, each with its title, as the README's after ``ccl train examples/grating_digits_infonce.toml
 examples/grating_digits_fair.toml``, and one of the first seed after ``ccl sweep
 examples/reproduction/color_mnist.toml``::

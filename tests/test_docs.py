@@ -44,7 +44,7 @@ PAGES = [
     DOCS / "how-to" / "keep-and-suppress.md",
     DOCS / "how-to" / "from-lightly.md",
     DOCS / "how-to" / "watch-a-run.md",
-    DOCS / "how-to" / "look-at-runs.md",
+    DOCS / "how-to" / "compare-runs.md",
     DOCS / "how-to" / "measure.md",
     DOCS / "how-to" / "train-on-captions.md",
     *sorted((DOCS / "how-to").glob("write-*.md")),
@@ -109,6 +109,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
         "pretrained-backbones",
         "recipes",
         "train-on-captions",
+        "watch-a-run",
     ],
 )
 def test_toml_blocks_compose(page):
@@ -235,7 +236,7 @@ def test_every_hook_has_its_heading_with_its_arguments(hook):
 
 
 def test_every_file_of_a_run_has_its_row():
-    text = (DOCS / "how-to" / "read-results.md").read_text("utf-8")
+    text = (DOCS / "how-to" / "measure.md").read_text("utf-8")
     assert [file.name for file in RunFolder(Path()).fixed if f"| `{file.name}` |" not in text] == []
 
 

@@ -41,7 +41,7 @@ WRITTEN = {
     "evaluate": 'a list of components: `["linear", "knn"]`, or `[[evaluate]]` tables',
     "fit": "a table",
     "monitor": 'a table, or `"off"`',
-    "loggers": 'a list of components: `["csv"]`; [log elsewhere](../how-to/log-elsewhere.md)',
+    "loggers": 'a list of components: `["csv"]`; [log elsewhere](../how-to/watch-a-run.md#log-elsewhere)',
     "plugins": "a table of options for each plug-in",
 }
 MONITOR = """## monitor
