@@ -104,7 +104,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     "page",
     [
         "choose-a-method",
-        "keep-what-it-knew",
+        "keep-and-suppress",
         "measure",
         "pretrained-backbones",
         "recipes",
