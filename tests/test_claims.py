@@ -199,11 +199,6 @@ def test_one_of_many_comparisons_counts_times_their_number_against_a_claim():
     assert many.decisive.estimate == -2.3
 
 
-def test_holm_by_hand():
-    assert np.allclose(claims.holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
-    assert claims.holm([0.5, 0.9]) == [1.0, 1.0]
-
-
 def test_the_same_numbers_contradict_the_claim_turned_round():
     row = {"item": "4a", "results": "hard_negatives"}
     both = ["InfoNCE", "HardNeg-CCLK, kernel rbf"]

@@ -262,4 +262,25 @@ def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pair
     # Of 0.2 and 0.4, with Student's t of one degree of freedom.
     half = 12.7062 * 0.2 / 2
     assert made.differences(rows)[-1] == f"| a, less b | 2 | +0.30 ± {half:.2f} |"
+    assert made.differences([]) == []
     assert "| a | 0.3 | 2 | 0.55 ± 1.91 |" in made.table(rows)
+
+
+@pytest.mark.parametrize(("endpoint", "bold"), [(None, 0), ("n", 2)])
+def test_differences_are_tested_together_or_those_of_the_column_that_was_named(endpoint, bold):
+    module = study("study")
+    forms, columns = {title: module.Form({}) for title in "abc"}, {"n": "number", "m": "other"}
+    given = (forms, columns, {"a": ["b", "c"]}, None, None, None, 1)
+    made = module.Study("x", *given, endpoint=endpoint)
+    # Differences of 4, 5, 6 have a p of .013, those of -1, 0, 1 one of 1.
+    rows = [
+        {"form": title, "tried": None, "seed": seed, "test": {"n": own * (seed + 4), "m": seed - 1}}
+        for title, own in (("a", 1), ("b", 0), ("c", 0))
+        for seed in range(3)
+    ]
+    for row in rows[3:]:
+        row["test"]["m"] = 0
+    words, _, *lines = made.differences(rows)
+    assert f"the {bold} with p below" in words
+    assert "\n".join(lines).count("**+5.00 ± 2.48**") == bold
+    assert lines[-1].endswith("| +0.00 ± 2.48 |")

@@ -171,6 +171,19 @@ def visible(n: int, tests: int = 1) -> float:
     return float(t.ppf(1 - ALPHA / 2 / tests, n - 1)) / math.sqrt(n)
 
 
+def holm(ps: Sequence[float]) -> list[float]:
+    """The p of several tests, adjusted for their number, in the given order.
+
+    Source:
+        Holm, A Simple Sequentially Rejective Multiple Test Procedure (1979).
+    """
+    adjusted, largest = [0.0] * len(ps), 0.0
+    for rank, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        largest = max(largest, min(1.0, (len(ps) - rank) * ps[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
 def interval_of(values: Sequence[float]) -> tuple[float, float]:
     """The mean, and half the width of its 95 % interval by Student's t; NaN of a single value."""
     half = visible(len(values)) * statistics.stdev(values) if len(values) > 1 else math.nan

@@ -40,6 +40,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import bartlett, nct, t
 
+from ccl_plugins.experiments.results import holm
+
 PAGES = Path(__file__).parent
 RESULTS = PAGES.parents[1] / "examples" / "reproduction" / "results"
 ALPHA = 0.05
@@ -160,19 +162,6 @@ class Decision:
         if self.p_contradicted < min(ALPHA, self.p_supported):
             return min(self.comparisons, key=lambda each: each.p_against)
         return max(self.comparisons, key=lambda each: each.p_for)
-
-
-def holm(ps: Sequence[float]) -> list[float]:
-    """Holm's adjusted p, in the given order.
-
-    Source:
-        Holm, A Simple Sequentially Rejective Multiple Test Procedure (1979).
-    """
-    adjusted, largest = [0.0] * len(ps), 0.0
-    for rank, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
-        largest = max(largest, min(1.0, (len(ps) - rank) * ps[i]))
-        adjusted[i] = largest
-    return adjusted
 
 
 def estimate(values: Values, weights: Mapping[str, float]) -> tuple[float, float, int, int, str]:

@@ -424,6 +424,7 @@ STUDY = Study(
     choosing=(10,),
     apart=True,
     verdict=verdict,
+    endpoint="letter",
 )
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments.results import interval_of
+from ccl_plugins.experiments.results import ALPHA, holm, interval_of, paired, visible
 
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- the script writes these tables -->", "<!-- here they end -->"
@@ -68,6 +68,8 @@ class Study:
         choosing: The seeds whose validation chooses the value of a row.
         apart: Whether these seeds are not reported, and their test samples not measured.
         verdict: From the runs to lines of the page that stand before the tables.
+        endpoint: The column that was named before the runs, of which alone a difference can be decided;
+            None: of all columns.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Study:
     choosing: Sequence[int] = (0,)
     apart: bool = False
     verdict: Callable[[Sequence[Row]], list[str]] | None = None
+    endpoint: str | None = None
 
     def run(self, what: tuple[str, float | None, int], steps: int | None = None) -> Row:
         """Train a row of a seed with one of its values, and measure it."""
@@ -176,21 +179,35 @@ class Study:
         return lines
 
     def differences(self, rows: Sequence[Row]) -> list[str]:
-        """Ours less other rows, in pairs of one seed; in bold where the interval leaves out 0."""
-        lines = head(["", "seeds", *self.columns.values()])
+        """Ours less other rows, in pairs of one seed; in bold where it is decided, by Holm's method."""
+        tests = {}
         for ours, others in self.compared.items():
             for title in others:
-                first, other = self.final(rows, ours), self.final(rows, title)
-                both = sorted(first.keys() & other.keys())
-                if len(both) < 2:
-                    continue
-                cells = []
-                for name in self.columns:
-                    pairs = [first[s]["test"][name] - other[s]["test"][name] for s in both]
-                    mean, half = interval_of(pairs)
-                    text = f"{mean:+.2f} ± {half:.2f}"
-                    cells.append(f"**{text}**" if abs(mean) > half else text)
-                lines.append(f"| {ours}, less {title} | {len(both)} | " + " | ".join(cells) + " |")
+                by = [
+                    {name: {s: r["test"][name] for s, r in runs.items()} for name in self.columns}
+                    for runs in (self.final(rows, title), self.final(rows, ours))
+                ]
+                found = {name: paired(by[0][name], by[1][name]) for name in self.columns}
+                if all(each.deviation is not None for each in found.values()):
+                    tests[f"{ours}, less {title}"] = found
+        columns = [self.endpoint] if self.endpoint else [*self.columns]
+        family = [(title, name) for title in tests for name in columns]
+        # Where it is the same with every seed there is no p.
+        ps = holm([1.0 if (p := tests[t][name].p) is None else p for t, name in family])
+        decided = {cell for cell, p in zip(family, ps, strict=True) if p < ALPHA}
+        lines = []
+        if family:
+            of = f" of *{self.columns[self.endpoint]}*" if self.endpoint else ""
+            lines = [WORDS.format(n=len(family), of=of, decided=len(decided)), ""]
+            lines += head(["", "seeds", *self.columns.values()])
+        for title, found in tests.items():
+            texts = {
+                name: f"{each.difference:+.2f} ± {visible(each.n) * each.deviation:.2f}"
+                for name, each in found.items()
+            }
+            cells = [f"**{t}**" if (title, name) in decided else t for name, t in texts.items()]
+            n = next(iter(found.values())).n
+            lines.append(f"| {title} | {n} | " + " | ".join(cells) + " |")
         return lines
 
     def page(self, rows: Sequence[Row], text: str) -> str:
@@ -198,9 +215,9 @@ class Study:
         before, rest = text.split(BEGIN)
         _, after = rest.split(END)
         verdict = self.verdict(rows) if self.verdict else []
-        middle, differences = ["", *verdict, *self.table(rows), ""], self.differences(rows)
-        if len(differences) > 2:
-            middle += [*WORDS, "", *differences, ""]
+        middle = ["", *verdict, *self.table(rows), ""]
+        if differences := self.differences(rows):
+            middle += [*differences, ""]
         return f"{before}{BEGIN}\n" + "\n".join(middle) + f"\n{END}{after}"
 
     def main(self, doc: str | None) -> None:
@@ -235,10 +252,8 @@ class Study:
         return json.loads(file.read_text()) if file.exists() else []
 
 
-WORDS = (
-    "Differences in pairs of one seed, mean ± half the 95 % interval: **bold** where it leaves out 0, and",
-    "inconclusive otherwise.",
-)
+WORDS = """Differences in pairs of one seed, mean ± half the 95 % interval of this one alone. All {n}{of}
+are tested together. In **bold**: the {decided} with p below .05 by Holm's method; no other is decided."""
 
 
 def convolutions(*widths: int) -> list[nn.Module]:

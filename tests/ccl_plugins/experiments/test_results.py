@@ -14,6 +14,7 @@ from ccl_plugins.experiments.results import (
     Result,
     compare_results,
     groups_of,
+    holm,
     judged_by,
     paired,
     spread,
@@ -54,6 +55,11 @@ def test_the_paired_test_is_the_one_of_the_textbook():
     t = 2 * math.sqrt(3)
     assert (test.n, test.difference, test.deviation) == (3, 2, 1)
     assert test.p == pytest.approx(1 - t / math.sqrt(2 + t**2), rel=1e-9)
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 20])
