@@ -111,7 +111,6 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
         "choose-a-method",
         "keep-and-suppress",
         "measure",
-        "pretrained-backbones",
         "recipes",
         "train-on-captions",
         "watch-a-run",

@@ -22,11 +22,15 @@ class LoRA:
     """Low-rank adaptation: a layer's weight W becomes W + (alpha / rank) B A, and A and B alone learn.
 
     A has ``rank`` rows and B as many columns.  B begins at 0, so that the features are those of W.
+    All other weights of the backbone are frozen.  Checkpoints and ``weights.pt`` have these too, so that a
+    run is read without a download.  ``ccl export`` adds B A to the weights, and writes what learned beside
+    them, as ``peft.PeftModel.from_pretrained(model, folder)`` reads it.
 
     Args:
         rank: 1 or more, at most the smaller side of each matrix W.
         on: Names of linear layers and convolutions, whole or after a dot: ``"qkv"`` names every
-            ``blocks.0.attn.qkv``.  ``*`` stands for any characters, as in ``"mlp.fc*"``.
+            ``blocks.0.attn.qkv``.  ``*`` stands for any characters, as in ``"mlp.fc*"``.  Layers whose
+            weights the model reads past the layer, such as ``qkv`` of BEiT, EVA and Swin v2, are refused.
         alpha: Factor of B A, times the rank; None: the rank, so that the factor is 1.
         norms: Whether the scales and shifts of normalization layers learn, too.
 

@@ -18,6 +18,19 @@ from ccl_plugins.networks import timm_models
 class Timm(nn.Module):
     """A model of timm (PyTorch Image Models) without its classifier, pooled to one feature vector.
 
+    A transform without ``mean`` and ``std`` takes those of the weights, and of ImageNet without weights;
+    the record has the numbers.  Those of weights are known for timm's names; for a file if ``name`` has a
+    tag, such as ``vit_small_patch14_dinov2.lvd142m``, or if a ``config.json`` of ``ccl export`` lies beside
+    the file; not for ``hf-hub:``.
+
+    Most vision transformers take images of one size.  ``options = {"img_size": 32}`` makes the model for
+    another, and the positions of weights are interpolated; DINOv3 takes every size of whole patches
+    without it.  ``{"in_chans": 5}`` is for five channels: the first convolution of weights for three is
+    repeated in turn and multiplied by 3/5, or added up for one channel.
+
+    Without a network, weights are read from the Hugging Face cache (``HF_HOME``), and with
+    ``HF_HUB_OFFLINE=1`` the network is not asked.  A machine without both takes ``checkpoint_path``.
+
     Args:
         name: As in ``timm.list_models()``, with or without a tag of weights: ``resnet18``,
             ``vit_small_patch16_224.augreg_in21k``; or with a source, ``hf-hub:timm/resnet18.a1_in1k``.
@@ -25,18 +38,25 @@ class Timm(nn.Module):
         stem: ``"cifar"`` replaces the first convolution of a ResNet by a new one of 3x3 with stride 1
             and removes the pooling after it, for images of about 32 pixels.  timm has no weights for it.
         checkpoint_path: A file of weights for this architecture and stem, loaded last, without its
-            classifier.
+            classifier.  It may be timm's, or of an implementation that timm translates, such as DINOv2's
+            and OpenAI's CLIP.  A ``.pth`` file that has a name of its own for each layer, in timm's order,
+            is taken in this order, with a warning.
         features: What of a vision transformer's last layer is the feature: ``"token"``: the class token;
             ``"mean"``: the mean of the patches, without class token and registers; ``"both"``: one after
-            the other, as in DINOv2's linear probes; ``"default"``: what timm's model of this name gives,
-            as the attention pooling of SigLIP.
-        freeze: How many layers, from the first, are not trained and keep their batch statistics: 1 for
-            the stem with a ViT's tokens and positions, and 1 more for each block; or ``"all"``.
+            the other, as in DINOv2's linear probes; ``"default"``: what timm's model of this name gives:
+            DINOv2's class token, DINOv3's mean of the patches (its paper takes the class token), SigLIP's
+            attention pooling, CLIP's class token without the projection to the space of texts.
+            ``options`` such as ``global_pool`` may move the last normalization, whose weights then do not
+            fit; ``features`` does not.
+        freeze: How many layers, from the first, are not trained, keep their batch statistics and have no
+            dropout: 1 for the stem with a ViT's tokens and positions, and 1 more for each block; or
+            ``"all"``.
         options: Further arguments of the model, as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
         lora: Low-rank matrices that learn instead of the weights, a `LoRA` or a table of its keys, as
             ``{"rank": 16, "on": "qkv"}``.  Layers that ``freeze`` counts get none.
         checkpointing: Whether blocks are computed again in the backward pass, which keeps the activations
-            of one block at a time (gradient checkpointing).
+            of one block at a time (gradient checkpointing).  The gradients are the same, and a step takes
+            a forward pass more.  Models whose batch statistics would count each batch twice are refused.
 
     Attributes:
         model: timm's.

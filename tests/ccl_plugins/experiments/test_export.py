@@ -239,7 +239,7 @@ def test_a_path_in_the_description_of_an_export_is_its_last_part(tmp_path):
 def test_weights_with_the_stem_for_small_images_load_into_timm_as_the_page_says(exported, tmp_path):
     _, made, _ = exported["cifar stem"]
     folder = shutil.copytree(made, tmp_path / "small")
-    page = (ROOT / "docs" / "how-to" / "pretrained-backbones.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "share-a-model.md").read_text()
     block = next(b for b in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "conv1" in b)
     block = block.replace('"resnet18"', f'"resnet18", **{SHALLOW}')
     found = {}
