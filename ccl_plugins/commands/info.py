@@ -1,4 +1,4 @@
-"""``ccl info``: one component in full."""
+"""``ccl info``: one component in full, or the contract of a kind."""
 
 from __future__ import annotations
 
@@ -13,20 +13,29 @@ from typing import Any
 
 import ccl_registry as engine
 from ccl_plugins.commands.base import KIND_NAMES
+from ccl_plugins.commands.contracts import contract
 from ccl_plugins.commands.docstrings import documentation
 from ccl_plugins.kinds import protocol, registry
 
 
 class Info:
-    """Show a component: parameters with defaults, documentation, file and plug-in."""
+    """Show a component: parameters with defaults, documentation, file and plug-in; or a kind's contract."""
 
     example = "ccl info kernel rbf"
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("kind", metavar="KIND", help=f"one of: {KIND_NAMES}")
-        parser.add_argument("name", metavar="NAME", help="its name, or PLUGIN/NAME")
+        parser.add_argument(
+            "name",
+            metavar="NAME",
+            nargs="?",
+            help="its name, or PLUGIN/NAME; without it, the traits and the laws of the kind",
+        )
 
     def run(self, arguments: argparse.Namespace) -> int:
+        if arguments.name is None:
+            print(contract(arguments.kind))
+            return 0
         description = describe(registry(), arguments.kind, arguments.name)
         print(description)
         return 1 if description.failures else 0

@@ -2,7 +2,7 @@
 
 The traits of a kind are a class beside its protocol, as `ObjectiveTraits`, with the default of each.  A
 component need not inherit from it: it declares a trait as an attribute, a property or a method of that
-name; None counts as not declared.  The tables of docs/reference/kinds.md are written from these classes.
+name; None counts as not declared.  `ccl info KIND` and the site list these classes.
 Of what is declared in a component's class, or set in its constructor, the form is checked when a pipeline
 builds it.
 """

@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import api
+import commandline
 import components
 import configuration
+import contracts
 from sphinx.cmd.build import build_main
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +30,8 @@ BUILT = {
     "ccl_plugins/training/settings.py": "reference/configuration.md",
 }
 """Files to which a link leads to a page of the reference, beside those of components and public modules."""
+EXTENDED = {contracts.PAGE: contracts.with_tables, commandline.PAGE: commandline.with_help}
+"""What is added in the site to a page of the repository."""
 PAPERS = """# Papers
 
 Those that components name as their source.
@@ -92,6 +96,7 @@ class Site:
         """Write the sources; a file that did not change keeps its time, and one that is gone is deleted."""
         for name, file in self.written.items():
             text = self.linked(file.read_text("utf-8"), file)
+            text = EXTENDED.get(name, str)(text)
             self._write(name, self.in_its_folder(name, text) + self.toctree(name))
         for name, text in self.generated.items():
             self._write(name, text)

@@ -52,9 +52,32 @@ def test_info_of_a_strangers_component(installed_plugins):
         assert part in done.stdout
 
 
+def test_info_of_a_kind_shows_its_traits_and_its_laws(capsys):
+    assert main(["info", "kernel"]) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert words.startswith(
+        "kernel: A similarity on the conditioning variable. protocol: ccl_plugins."
+    )
+    for part in (
+        "one_hot = False True if the kernel treats class ids as one-hot vectors",
+        "radial(square) Called with squared",
+        "is_symmetric A kernel must be symmetric: `k(a, b)` must equal `k(b, a)` transposed.",
+        "pickles A pickled copy must give the same results",
+    ):
+        assert part in words
+
+
+def test_info_of_a_kind_without_traits_has_its_laws(capsys):
+    assert main(["info", "schedule"]) == 0
+    shown = capsys.readouterr().out
+    assert "traits" not in shown
+    assert "the_warm_up_rises" in shown
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        ("info kernle", "ccl: no kind 'kernle'. Did you mean 'kernel'?"),
         ("list kernels", "ccl: no kind 'kernels'. Did you mean 'kernel'?"),
         ("info kernel rgb", "ccl: no kernel 'rgb'. Did you mean 'rbf'?"),
         ("info kernel ring", "ccl: several plugins offer the kernel 'ring'; say which:"),
