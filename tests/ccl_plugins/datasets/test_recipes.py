@@ -1,9 +1,11 @@
-"""The how-to page about data: its code runs, and its recipes on files laid out as the data sets are."""
+"""The how-to page about data, and the scripts that write tables of files laid out as the data sets are."""
 
 from __future__ import annotations
 
+import ast
 import json
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 
@@ -13,20 +15,16 @@ from support.image_samples import write_image
 
 import ccl_plugins as ccl
 
-PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "datasets.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "how-to" / "datasets.md").read_text(encoding="utf-8")
 
 
-def blocks(text, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
-def follow(recipe):
-    """Run a recipe here, and open the data set and the condition as it says."""
-    section = PAGE.split(f"### {recipe}\n")[1].split("\n### ")[0]
-    (source,) = blocks(section, "py")
-    exec(compile(source, recipe, "exec"), {})
-    (config,) = blocks(section, "toml")
-    choices = tomllib.loads(config)
+def follow(script):
+    """Run a script of examples/recipes/tables here, and open the data set and condition that it names."""
+    source = (ROOT / "examples" / "recipes" / "tables" / f"{script}.py").read_text("utf-8")
+    exec(compile(source, script, "exec"), {})
+    said = re.findall(r"^ {4}.*\n", ast.get_docstring(ast.parse(source)) + "\n", re.MULTILINE)
+    choices = tomllib.loads(textwrap.dedent("".join(said)))
     options = dict(choices["dataset"])
     return ccl.create("dataset", options.pop("use"), **options), choices["condition"]
 
@@ -39,7 +37,7 @@ def here(tmp_path, monkeypatch):
 
 def test_the_page_s_code_runs():
     names: dict = {}
-    for block in blocks(PAGE, "python"):
+    for block in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
         exec(compile(block, "datasets.md", "exec"), names)
     assert names["pipeline"].dataset("test").samples.shape == (12, 5)
 
@@ -63,7 +61,7 @@ def test_cub(here):
     }
     for name, content in texts.items():
         (root / name).write_text("\n".join(content) + "\n")
-    dataset, condition = follow("CUB-200-2011")
+    dataset, condition = follow("cub")
     train = dataset("train")
     assert (len(train), len(dataset("test"))) == (2, 1)
     assert train.vocabulary["label"] == ["001.Albatross", "002.Auk"]
@@ -85,7 +83,7 @@ def test_ut_zappos(here):
     (root / "ut-zap50k-data" / "meta-data.csv").write_text("\n".join([header, *rows]))
     for i in range(20):
         write_image(root / "ut-zap50k-images-square" / "Shoes" / "Brand" / f"{i}.{i + 1}.jpg")
-    dataset, condition = follow("UT-Zappos50K")
+    dataset, condition = follow("ut_zappos")
     train = dataset("train")
     assert (len(train), len(dataset("test"))) == (14, 6)
     assert list(dataset.schema()) == ["label", *condition["columns"]]
@@ -118,7 +116,7 @@ def test_wider_is_the_or_over_boxes(here):
         (root / "Anno" / f"wider_attribute_{part}.json").write_text(json.dumps(found))
     for name in boxes:
         write_image(root / "Image" / name)
-    dataset, _ = follow("WIDER Attribute")
+    dataset, _ = follow("wider")
     train, test = dataset("train"), dataset("test")
     assert train.metadata["attributes"].tolist() == [[1.0, 1.0, *[0.0] * 12], [0.0] * 14]
     assert test.metadata["attributes"].tolist() == [[0.0] * 13 + [1.0]]
@@ -130,7 +128,7 @@ def test_imagenet_100(here):
     for folder in ("train", "val"):
         for name in ("n01", "n02", "n03"):
             write_image(here / "imagenet" / folder / name / "a.JPEG")
-    dataset, _ = follow("ImageNet-100")
+    dataset, _ = follow("imagenet100")
     assert dataset("train").vocabulary == {"label": ["n01", "n02"]}
     assert dataset("test").metadata["label"].tolist() == [1, 0]
     assert dataset("test")[0][0].mode == "RGB"
