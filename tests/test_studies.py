@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -259,6 +260,9 @@ def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pair
     rows += [row("b", None, 1, 0.3), row("b", None, 2, 9.0)]
     assert made.chosen(rows, "c") == 0.3
     assert made.missing(rows, 2) == [("c", 0.3, 0), ("c", 0.3, 1)]
+    later = dataclasses.replace(made, first=1)
+    assert later.missing(rows, 2) == [("a", 0.3, 2), ("c", 0.3, 1), ("c", 0.3, 2)]
+    assert [*later.final(rows, "a")] == [1]
     # Of 0.2 and 0.4, with Student's t of one degree of freedom.
     half = 12.7062 * 0.2 / 2
     assert made.differences(rows)[-1] == f"| a, less b | 2 | +0.30 ± {half:.2f} |"

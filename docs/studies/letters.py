@@ -13,7 +13,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from study import TRIED, Form, Read, Row, Study, convolutions, on_each_group
+from study import (
+    TRIED,
+    Form,
+    Read,
+    Row,
+    Study,
+    annotated,
+    combat,
+    convolutions,
+    on_each_group,
+)
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -294,32 +304,12 @@ def regressed_out(x: Mapping[str, Tensor], style: Mapping[str, Tensor], knots: i
     return x["test"] - torch.from_numpy(made.predict(style["test"].numpy())).float()
 
 
-def combat(x: Tensor, batch: Tensor) -> Tensor:
-    """Features (n, f) with the mean and deviation of each batch made alike by ComBat."""
-    import scanpy
-
-    varied = x.std(0) > 1e-6  # a unit that is always off has no deviation to divide by
-    table = annotated(x[:, varied], batch)
-    scanpy.pp.combat(table, key="batch")
-    return torch.from_numpy(table.X).float()
-
-
 def harmony(x: Tensor, batch: Tensor) -> Tensor:
     """Features (n, f) with batches mixed by Harmony."""
     import harmonypy
 
     made = harmonypy.run_harmony(x.numpy(), annotated(x, batch).obs, "batch", verbose=False)
     return torch.from_numpy(made.Z_corr).float()
-
-
-def annotated(x: Tensor, batch: Tensor) -> Any:
-    """An AnnData of features with their batch."""
-    import anndata
-    import pandas
-
-    names = pandas.Categorical([str(each) for each in batch.tolist()])
-    obs = pandas.DataFrame({"batch": names}, index=[str(i) for i in range(len(x))])
-    return anndata.AnnData(x.numpy(), obs=obs)
 
 
 def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,7 @@ class Study:
         verdict: From the runs to lines of the page that stand before the tables.
         endpoint: The column that was named before the runs, of which alone a difference can be decided;
             None: of all columns.
+        first: The first of the reported seeds.
     """
 
     name: str
@@ -85,6 +86,7 @@ class Study:
     apart: bool = False
     verdict: Callable[[Sequence[Row]], list[str]] | None = None
     endpoint: str | None = None
+    first: int = 0
 
     def run(self, what: tuple[str, float | None, int], steps: int | None = None) -> Row:
         """Train a row of a seed with one of its values, and measure it."""
@@ -147,9 +149,10 @@ class Study:
                 if form.like is None and (len(form.tried) > 1 or not self.apart):
                     yield from ((title, t, seed) for t in form.tried)
         for few in (False, True):  # rows of few seeds come last
-            for seed in range(seeds):
+            for seed in range(self.first, self.first + seeds):
                 for title, form in self.forms.items():
-                    if (form.seeds is not None) != few or seed >= (form.seeds or seeds):
+                    last = self.first + (form.seeds or seeds)
+                    if (form.seeds is not None) != few or seed >= last:
                         continue
                     with contextlib.suppress(LookupError):
                         yield title, self.chosen(rows, title), seed
@@ -158,7 +161,8 @@ class Study:
         """By seed, the runs of a row with its value."""
         try:
             runs = of(rows, title, self.chosen(rows, title))
-            return {s: r for s, r in runs.items() if not (self.apart and s in self.choosing)}
+            out = self.choosing if self.apart else ()
+            return {s: r for s, r in runs.items() if s >= self.first and s not in out}
         except LookupError:
             return {}
 
@@ -325,6 +329,26 @@ def on_each_group(x: Tensor, group: Tensor, known: Tensor | None = None) -> Tens
         some = x[rows if known is None else rows & known]
         made[rows] = (x[rows] - some.mean(0)) / torch.maximum(some.std(0), least)
     return made
+
+
+def combat(x: Tensor, batch: Tensor) -> Tensor:
+    """Features (n, f) with the mean and deviation of each batch made alike by ComBat."""
+    import scanpy
+
+    varied = x.std(0) > 1e-6  # a unit that is always off has no deviation to divide by
+    table = annotated(x[:, varied], batch)
+    scanpy.pp.combat(table, key="batch")
+    return torch.from_numpy(table.X).float()
+
+
+def annotated(x: Tensor, batch: Tensor) -> Any:
+    """An AnnData of features with their batch."""
+    import anndata
+    import pandas
+
+    names = pandas.Categorical([str(each) for each in batch.tolist()])
+    obs = pandas.DataFrame({"batch": names}, index=[str(i) for i in range(len(x))])
+    return anndata.AnnData(x.numpy(), obs=obs)
 
 
 def classifier(x: Tensor, ids: Tensor, groups: Tensor | None = None, hidden: bool = False) -> Any:
