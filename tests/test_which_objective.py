@@ -24,7 +24,7 @@ def test_the_files_are_what_init_writes():
 def test_every_leaf_of_the_tree_has_a_file_that_composes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     writer.write_birds(tmp_path, size=8)
-    leaves = {leaf[2]: leaf[3] for leaf in writer.LEAF.finditer(PAGE.read_text("utf-8"))}
+    leaves = writer.files(PAGE.read_text("utf-8"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # as of a condition that nothing reads
         found = [

@@ -1,5 +1,7 @@
 """Write the files on `which-objective.md` anew: what `ccl init` writes for a table of birds.
 
+The first file is whole; of the others, the page has what differs from it.
+
 python docs/how-to/which_objective.py
 """
 
@@ -43,13 +45,42 @@ def write_birds(folder: Path, count: int = 1000, size: int = 64) -> Path:
     return table
 
 
-def render() -> str:
-    """The page, with the file below each command."""
+def files(page: str) -> dict[str, str]:
+    """What each command of the page writes."""
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         write_birds(Path())
-        return LEAF.sub(
-            lambda leaf: f"{leaf[1]}{_file(leaf[2])}{leaf[4]}", TARGET.read_text("utf-8")
-        )
+        return {leaf[2]: _file(leaf[2]) for leaf in LEAF.finditer(page)}
+
+
+def render() -> str:
+    """The page, with the file, or what differs in it, below each command."""
+    page = TARGET.read_text("utf-8")
+    first, *others = files(page).items()
+    shown, seen = dict([first]), {*first[1].splitlines()}
+    for command, text in others:
+        shown[command] = _differing(text, first[1], seen)
+        seen |= {*text.splitlines()}
+    return LEAF.sub(lambda leaf: f"{leaf[1]}{shown[leaf[2]]}{leaf[4]}", page)
+
+
+def _differing(text: str, first: str, seen: set[str]) -> str:
+    """The blocks of a file that the first one lacks, without comments that were seen before."""
+
+    def settings(block: str) -> tuple[str, ...]:
+        return tuple(line for line in block.splitlines() if not line.startswith("#"))
+
+    known = {settings(block) for block in _blocks(first)}
+    found = []
+    for block in _blocks(text):
+        if settings(block) and settings(block) not in known:
+            lines = block.splitlines()
+            found.append("\n".join(x for x in lines if not (x.startswith("#") and x in seen)))
+    return "\n\n".join(found) + "\n"
+
+
+def _blocks(text: str) -> list[str]:
+    """The blocks between empty lines; each evaluator is one."""
+    return [each.strip() for each in re.split(r"\n\n|\n(?=\[\[)", text)]
 
 
 def _file(command: str) -> str:
