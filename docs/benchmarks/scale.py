@@ -30,7 +30,7 @@ from ccl_plugins.samplers import Uniform
 from ccl_plugins.training.loader import Items
 
 SAMPLES = (10**6, 10**7, 10**8, 10**9)
-DEVICES = (1, 8, 64, 512)
+DEVICES = (1, 8, 64)
 PER_NODE, WORKERS = 8, 12
 """Devices of a machine, and processes that load images for each."""
 
@@ -207,58 +207,52 @@ def page(known: dict[str, float], speed: float, cold: bool) -> str:
     gathered = size_of(2 * BATCH * EMBEDDING * 4)
     loading, ratio = f"{speed / known['images']:,.0f}", f"{known['path'] / HELD:.0f}"
     paths, all_paths = (size_of(k * many * known["path"]) for k in (1, PER_NODE))
-    held, all_held = (size_of(k * most * HELD) for k in (1, PER_NODE))
+    held = size_of(most * HELD)
     order, began = duration(most * known["order"]), duration(start(most))
     condition, ids = size_of(CONDITION * 4 * most), size_of(8 * most)
     return f"""# What a million to a billion samples take
 
-Numbers of this page are computed from what was measured on a machine of {cores} cores, and from one assumption: that a device
-trains {speed:,.0f} images a second. `python docs/benchmarks/scale.py --images-per-second 3000` writes it for yours.
+Most numbers are computed from rates that were measured on {cores} cores, for devices that train {speed:,.0f} images a second:
+`python docs/benchmarks/scale.py --images-per-second 3000` writes the page for yours. What has been run: {few:,} samples with a
+condition of {CONDITION} numbers under two processes, in {RAN}; and
+[whole commands on up to 2,000,000](../benchmarks/large-tables.md).
+
+- **{few:,} samples: measuring.** `knn` on all training samples takes {neighbors(few)} for {TEST:,} test samples. Measure a
+  part: `dataset = {{use = "subset", ...}}`. Training waits for images: count the cores.
+- **{many:,}: lists of paths.** They take {paths} in each process, {all_paths} on a machine. Keep images in Arrow files (`hf`),
+  which [need no list](../benchmarks/storage.md).
+- **{most:,}: the order, and every pass.** The order takes {held} in each process, and {order} to shuffle before each epoch. A
+  condition takes {condition} of disk and {began} until the first step; class ids take {ids}. `max_steps` ends a run within the
+  first epoch.
+- **Clusters** are found on `samples`, and all others are assigned; `every = 5` does it every five epochs.
 
 {table(("measured", "a second"), rates)}
 
 ## Memory and disk
 
-Each process holds, of every sample, its label, its place in the order of the epoch and whether it is left out: {HELD} bytes. A list of
-paths (`image_folder`, `table`) is {ratio} times as much. What else is larger than 64 MB is in files: a condition of {CONDITION} numbers,
-the embeddings of {EMBEDDING} that conditions are fitted to, and the features of {FEATURES} that are measured.
+Each process holds {HELD} bytes of each sample. A list of paths (`image_folder`, `table`) takes {ratio} times as much. What else is
+above 64 MB is in files: conditions of {CONDITION} numbers, embeddings of {EMBEDDING}, features of {FEATURES}.
 
 {in_memory}
 
-A machine has {PER_NODE} processes, so its memory holds {PER_NODE} times the second and third columns. Start-up is what the first process
-reads of the condition before the first step: it is checked when the run is rehearsed and again when it begins, and fingerprinted once.
-A checkpoint names tables in files and does not grow with the samples.
+With {PER_NODE} processes, a machine holds {PER_NODE} times the second and third columns. Start-up is the time in which the first process reads,
+checks and fingerprints the condition. A checkpoint names tables and does not grow with the samples.
 
 ## Time
 
-One pass over all images, as for embeddings; the nearest of {CLUSTERS:,} clusters on all devices, if each were as fast as this machine's
-processor; and the nearest neighbors of {TEST:,} test samples, which the first process finds on its processor.
+A pass over all images; the nearest of {CLUSTERS:,} clusters on all devices, each as fast as this machine's processor; the nearest
+neighbors of {TEST:,} test samples, on the first process.
 
 {in_time}
 
-A device that trains {speed:,.0f} images a second needs {loading} cores that load for it; a pass above is as fast as the slower of the
-two, with {WORKERS} loading processes for each device.
+A device needs {loading} cores that load images; with fewer, a pass takes longer.
 
 ## Network, and memory of a step
 
-Neither depends on the number of samples. In each step every process receives the embeddings of the whole batch: {gathered} for
-{BATCH:,} samples of {EMBEDDING} numbers and two views. It compares its own anchors with all keys:
+In each step every process receives {gathered} for {BATCH:,} samples of {EMBEDDING} numbers and two views, and compares its own anchors with
+all keys:
 
 {in_step}
-
-## What breaks first
-
-- **{few:,}: what is measured, not what is trained.** `knn` on all training samples takes {neighbors(few)} for {TEST:,} of the test
-  split; measure a part, with `dataset = {{use = "subset", ...}}`. Training waits for images: count the cores.
-- **{many:,}: lists of paths.** {paths} in each process, {all_paths} on a machine. Keep images in Arrow files (`hf`), which
-  [cost nothing per sample](../benchmarks/storage.md).
-- **{most:,}: the order, and every pass.** {held} a process, {all_held} on a machine, and {order} to shuffle before each epoch. A
-  condition takes {condition} of disk and {began} until the first step; keep it at half the width, or as class ids, which take
-  {ids}. Few train many epochs of so many samples: `max_steps` ends a run within the first.
-- **Clusters** are found on `samples` of them and cost what they do in the table for all others: `every = 5` epochs.
-
-What has been run: {few:,} samples with a condition of {CONDITION} under two processes, in {RAN}; and
-[whole commands on up to 2,000,000](../benchmarks/large-tables.md). The rest is computed.
 """  # noqa: E501  a page
 
 
