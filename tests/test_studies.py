@@ -261,7 +261,7 @@ def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pair
     assert made.chosen(rows, "c") == 0.3
     assert made.missing(rows, 2) == [("c", 0.3, 0), ("c", 0.3, 1)]
     later = dataclasses.replace(made, first=1)
-    assert later.missing(rows, 2) == [("a", 0.3, 2), ("c", 0.3, 1), ("c", 0.3, 2)]
+    assert later.missing(rows, 2) == [("c", 0.3, 1), ("a", 0.3, 2), ("c", 0.3, 2)]
     assert [*later.final(rows, "a")] == [1]
     # Of 0.2 and 0.4, with Student's t of one degree of freedom.
     half = 12.7062 * 0.2 / 2
