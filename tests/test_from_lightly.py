@@ -61,7 +61,7 @@ def test_losses_over_a_bank_and_a_queue_are_those_on_the_page():
         key = (query + torch.randn(256, 128)).detach()
         losses.append([each(query, key).item() for each in (bank, queued)])
     assert losses[-1][0] == pytest.approx(losses[-1][1], abs=1e-5)
-    assert f"{losses[-1][1]:.3f}, {losses[-1][1]:.3f})" in PAGE
+    assert f"({losses[-1][1]:.3f}, {losses[-1][1]:.3f})" in PAGE
     assert losses[0][0] == pytest.approx(6.923, abs=0.02)
     assert f"6.923 against {losses[0][1]:.3f}" in PAGE
 
