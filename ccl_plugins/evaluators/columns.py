@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any, ClassVar, Literal, TypeVar, cast, get_args
@@ -140,6 +140,13 @@ def rows_with_classes(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:
         )
     rows = _present(column, Variable(values, "categorical"))
     return rows, values[rows].long()
+
+
+def of_classes(frozen: Frozen, columns: Iterable[str]) -> Frozen:
+    """The samples with a class in each of several categorical columns."""
+    for column in columns:
+        frozen = frozen.take(rows_with_classes(frozen, column)[0])
+    return frozen
 
 
 def with_bits(frozen: Frozen, column: str) -> tuple[Tensor, Tensor]:

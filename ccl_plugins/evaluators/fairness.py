@@ -15,6 +15,7 @@ from ccl_plugins.evaluators.columns import (
     differing_values,
     groups_at,
     in_words,
+    of_classes,
     of_known_classes,
     rows_with_classes,
     with_classes,
@@ -86,8 +87,7 @@ class Fairness:
         rows, target = rows_with_classes(train, self.target)
         given = (self.reg, self.max_iter, self.target, groups_at(train, rows))
         fit = fit_probe(train.features[rows].double(), target, *given)
-        for column in self.columns:
-            test = test.take(rows_with_classes(test, column)[0])
+        test = of_classes(test, self.columns)
         group = differing_values(
             self.column, rows_with_classes(test, self.column)[1], "a gap between groups"
         )
