@@ -19,6 +19,7 @@ from ccl_plugins.evaluators.intervals import estimate as estimate
 from ccl_plugins.evaluators.intervals import mean as mean
 from ccl_plugins.evaluators.knn import KNN as KNN
 from ccl_plugins.evaluators.linear import LinearProbe as LinearProbe
+from ccl_plugins.evaluators.mixing import Mixing as Mixing
 from ccl_plugins.evaluators.mlp import MLP as MLP
 from ccl_plugins.evaluators.multi_label import MultiLabel as MultiLabel
 from ccl_plugins.evaluators.rankme import RankMe as RankMe
