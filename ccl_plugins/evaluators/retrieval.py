@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -18,11 +19,15 @@ from ccl_plugins.evaluators.columns import (
     differing_values,
     fixed_part,
     name_prefix,
+    of_classes,
     score,
     with_classes,
 )
 from ccl_plugins.evaluators.intervals import mean
-from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
+
+Negatives = Literal["all", "same", "other"]
+"""Which samples of other classes are ranked: all, or those of the query's group or of other groups."""
 
 
 @dataclass(eq=False, repr=False)
@@ -35,6 +40,11 @@ class Retrieval(OfColumn):
     ``"retrieval-<column>/..."``.  Queries whose class has no other sample are left out; of equally similar
     samples, those of other classes come first.
 
+    With ``across``, as plates or batches of cells, a query is to find samples of its class in other groups:
+    those of its class in its own group are not ranked, and queries without one elsewhere are left out.
+    Gives ``"retrieval_across_<across>/recall_at_1"``, ..., whose ``map`` is the mean over queries of what
+    copairs calls average precision, for pairs of ``pos_sameby=[column]`` and ``pos_diffby=[across]``.
+
     Split: queries and the samples that they rank are those of ``split``; nothing is fitted and nothing
     selected.
 
@@ -43,101 +53,152 @@ class Retrieval(OfColumn):
         samples: The most samples, 2 or more; of a larger split so many of a fixed shuffle, the same for
             all runs.  Takes time that grows with their square.
         split: ``"test"`` or ``"train"``.
-        column: Categorical column of the metadata; samples without a class are left out, and a warning
-            counts them.
+        column: Categorical column of the metadata; samples without a class, or without a group, are left
+            out, and a warning counts them.
+        across: Categorical column of groups; None: a query may find samples of its own group.
+        negatives: With ``across``, which samples of other classes are ranked beside those to be found:
+            ``"all"``, ``"same"`` for those of the query's group, whose likeness to it may be that of the
+            group, or ``"other"``, where what groups have alike helps nobody.  In copairs,
+            ``neg_diffby=[column]``, with ``neg_sameby=[across]`` for ``"same"``, and
+            ``neg_diffby=[column, across]`` for ``"other"``.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
             there are no more samples than k, or a feature is not finite.
-        UndefinedMetric: If there is one class, or no class has two samples.
+        UndefinedMetric: If there is one class, or no class has two samples, or samples in two groups.
 
     Source:
         Song et al., Deep Metric Learning via Lifted Structured Feature Embedding (2016), for recall@k;
         Manning, Raghavan and Schütze, Introduction to Information Retrieval (2008), section 8.4, for the
-        mean average precision.
+        mean average precision; Kalinin et al., A Versatile Information Retrieval Framework for Evaluating
+        Profile Strength and Similarity (2025), for that across groups, as copairs has it.
     """
 
     k: Sequence[int] = checked(wholes, least=1, default=(1, 5, 10))
     samples: int = checked(whole, least=2, default=10_000)
     split: Split = checked(one_of, choices=SPLITS, default="test")
     column: str = "label"
+    across: str | None = None
+    negatives: Negatives = checked(one_of, choices=get_args(Negatives), default="all")
+
+    def __post_init__(self) -> None:
+        if self.across is None and self.negatives != "all":
+            raise ValueError(f"negatives={self.negatives!r} needs across, the column of groups")
+        if self.across == self.column:
+            raise ValueError(f"column and across must be two columns, not {self.column!r} twice")
+
+    @property
+    def columns(self) -> Mapping[str, Sequence[ValueType]]:
+        """The columns of classes and of groups."""
+        named = [self.column] if self.across is None else [self.column, self.across]
+        return dict.fromkeys(named, self.column_types)
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``retrieval/recall_at_1``, ... and ``retrieval/map``."""
-        x, ids = with_classes(test if self.split == "test" else train, self.column)
+        measured = of_classes(test if self.split == "test" else train, self.columns)
+        x, ids = with_classes(measured, self.column)
         rows = fixed_part(len(x), self.samples)
         x, ids = normalize(x[rows], dim=1), differing_values(self.column, ids[rows], "retrieval")
         if self.k and max(self.k) >= len(x):
             raise ValueError(
                 f"k={max(self.k)} needs more samples than {len(x)}: a query and k others"
             )
-        _, index, sizes = ids.unique(return_inverse=True, return_counts=True)
-        queries = (sizes[index] > 1).nonzero().flatten()
+        # Without groups, each sample is one of its own.
+        groups = (
+            torch.arange(len(x)) if self.across is None else measured.metadata[self.across][rows]
+        )
+        queries = (alike(ids) > alike(torch.stack([ids, groups], 1))).nonzero().flatten()
         if not len(queries):
+            has = "two measured samples"
+            if self.across is not None:
+                has = f"measured samples in two values of {self.across!r}"
             raise UndefinedMetric(
-                f"no class of column {self.column!r} has two measured samples: retrieval is undefined"
+                f"no class of column {self.column!r} has {has}: retrieval is undefined"
             )
-        hits = [ranked(x, index, each) for each in queries.split(max(1, 2**24 // len(x)))]
+        blocks = []
+        for some in queries.split(max(1, 2**24 // len(x))):
+            right, candidates = ranked(x, ids, some, groups, self.negatives)
+            first = right.byte().argmax(1)
+            blocks.append((first, average_precisions(right), right.sum(1), candidates))
+        first, precision, right_ones, others = map(torch.cat, zip(*blocks, strict=True))
         samples, same = SAMPLES[self.split], f"of the same {self.column}"
-        others, right_ones = len(x) - 1, (sizes[index] - 1)[queries]
+        if self.across is not None:
+            same += f" and another {self.across}"
         measures = {
             f"recall_at_{k}": (
-                mean(torch.cat([right[:, :k].any(dim=1) for right in hits])),
+                mean(first < k),
                 f"the share of the {samples} with one {same} among the {k} most similar others",
                 hit_by_chance(others, right_ones, k).mean().item(),
             )
             for k in self.k
         }
         measures["map"] = (
-            mean(torch.cat([average_precisions(right) for right in hits])),
+            mean(precision),
             f"the mean average precision with which the {samples} rank those {same} before others",
             precision_by_chance(others, right_ones).mean().item(),
         )
-        begin = name_prefix("retrieval", self.column)
+        across = "" if self.across is None else f"_across_{self.across}"
+        begin = name_prefix(f"retrieval{across}", self.column)
         return [score(f"{begin}/{name}", self.column, *each) for name, each in measures.items()]
 
 
-def ranked(x: Tensor, ids: Tensor, queries: Tensor) -> Tensor:
-    """(q, n - 1) whether the samples, most similar first and without the query, are of its class.
+def ranked(
+    x: Tensor, ids: Tensor, queries: Tensor, groups: Tensor, negatives: Negatives = "all"
+) -> tuple[Tensor, Tensor]:
+    """(q, n - 1) whether the samples, most similar first, are right ones; (q,) how many are candidates.
 
-    Of equally similar samples, those of other classes come first, so that the order of rows says nothing.
+    Right ones are of the query's class and of another group.  Of equally similar samples, those of other
+    classes come first, so that the order of rows says nothing; those that are no candidates come last.
 
     Args:
         x: (n, f) of unit length.
         ids: (n,) class ids.
         queries: (q,) rows of x.
+        groups: (n,) ids of groups.
+        negatives: Which samples of other classes are candidates.
     """
-    similar = x[queries] @ x.T
-    similar.scatter_(1, queries[:, None], -torch.inf)
-    right = ids == ids[queries, None]
+    of_class, of_group = ids == ids[queries, None], groups == groups[queries, None]
+    right, wrong = of_class & ~of_group, ~of_class
+    if negatives != "all":
+        wrong &= of_group if negatives == "same" else ~of_group
+    candidates = right | wrong
+    similar = (x[queries] @ x.T).masked_fill_(~candidates, -torch.inf)
     wrong_first = right.byte().argsort(dim=1, stable=True)
     order = similar.gather(1, wrong_first).argsort(dim=1, descending=True, stable=True)[:, :-1]
-    return right.gather(1, wrong_first.gather(1, order))
+    return right.gather(1, wrong_first.gather(1, order)), candidates.sum(1)
 
 
-def hit_by_chance(candidates: int, right: Tensor, k: int) -> Tensor:
+def alike(ids: Tensor) -> Tensor:
+    """(n,) how many of the rows of ids, (n,) or (n, c), are equal to each."""
+    _, place, counts = ids.unique(dim=0, return_inverse=True, return_counts=True)
+    return counts[place]
+
+
+def hit_by_chance(candidates: int | Tensor, right: Tensor, k: int) -> Tensor:
     """(q,) how likely one of the right candidates is among the first k of a random ranking.
 
     Args:
-        candidates: How many are ranked.
+        candidates: How many are ranked, for each query (q,) or for all.
         right: (q,) how many of them are right for each query, 1 or more.
-        k: Ranks, 1 to the number of candidates.
+        k: Ranks, 1 or more.
     """
     wrong = candidates - right.double()
     ranks = torch.arange(k, dtype=torch.float64)
     # Each rank in turn has one of the wrong candidates that are left.
-    missed = (wrong[:, None] - ranks).clamp_min(0) / (candidates - ranks)
+    wrong_left = (wrong[:, None] - ranks).clamp_min(0)
+    missed = wrong_left / (wrong_left + right[:, None])
     return 1 - missed.prod(dim=1)
 
 
-def precision_by_chance(candidates: int, right: Tensor) -> Tensor:
+def precision_by_chance(candidates: Tensor, right: Tensor) -> Tensor:
     """(q,) the expected average precision of a random ranking; the arguments are those of `hit_by_chance`.
 
     The precision at the rank r of a right candidate counts it, and of the r - 1 before it the share that
     is right among the other candidates.
     """
-    first = (1 / torch.arange(1, candidates + 1, dtype=torch.float64)).mean()
-    return first + (1 - first) * (right.double() - 1) / max(candidates - 1, 1)
+    harmonic = (1 / torch.arange(1, int(candidates.max()) + 1, dtype=torch.float64)).cumsum(0)
+    first = harmonic[candidates - 1] / candidates
+    return first + (1 - first) * (right.double() - 1) / (candidates - 1).clamp_min(1)
 
 
 def average_precisions(right: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def test_the_chance_of_a_ranking_is_the_mean_over_all_rankings(candidates, right
     order = [place < right for place in range(candidates)]
     rankings = torch.tensor([*itertools.permutations(order)])
     expected = average_precisions(rankings).mean()
-    (found,) = precision_by_chance(candidates, torch.tensor([right]))
+    (found,) = precision_by_chance(torch.tensor([candidates]), torch.tensor([right]))
     torch.testing.assert_close(found, expected)
     for k in range(1, candidates + 1):
         hits = rankings[:, :k].any(dim=1).double().mean()

@@ -1,16 +1,25 @@
-"""Rankings of samples equal scikit-learn's and torchmetrics' per query."""
+"""Rankings of samples equal scikit-learn's, torchmetrics' and copairs' per query."""
 
 from __future__ import annotations
+
+import json
 
 import pytest
 import torch
 from sklearn.metrics import average_precision_score
 from support.measured import by_name, values
+from support.mixing_peers import NEGATIVES, RECORD, cases
 from torch.nn.functional import normalize, one_hot
 from torchmetrics.functional.retrieval import retrieval_average_precision, retrieval_hit_rate
 
 from ccl_plugins.evaluators import Retrieval
 from ccl_plugins.protocols import Frozen, UndefinedMetric
+
+PEERS = json.loads(RECORD.read_text("utf-8"))["numbers"]
+ACROSS = {
+    name: Frozen(torch.tensor(x), {"label": torch.tensor(label), "batch": torch.tensor(batch)})
+    for name, (x, label, batch) in ((name, case.values()) for name, case in cases().items())
+}
 
 
 def blobs(n=80, seed=0):
@@ -101,3 +110,65 @@ def test_what_cannot_be_retrieved_is_named():
         Retrieval()(test, Frozen(test.features, {"label": torch.arange(80)}))
     with pytest.raises(ValueError, match="k=80 needs more samples than 80"):
         Retrieval([1, 80])(test, test)
+
+
+@pytest.mark.parametrize("negatives", NEGATIVES)
+@pytest.mark.parametrize("name", ACROSS)
+def test_the_precision_across_groups_is_that_of_copairs(name, negatives):
+    found = by_name(Retrieval(across="batch", negatives=negatives)(ACROSS[name], ACROSS[name]))
+    precision = found["retrieval_across_batch/map"]
+    assert precision.value == pytest.approx(PEERS[name][f"map, {negatives}"], abs=1e-6)
+    assert precision.chance < precision.value
+
+
+@pytest.mark.parametrize("negatives", NEGATIVES)
+def test_rankings_across_groups_are_those_of_a_slow_loop(negatives):
+    test = ACROSS["uneven"]
+    x, (y, z) = normalize(test.features, dim=1), test.metadata.values()
+    hits, precision = [], []
+    for i in range(len(x)):
+        right = (y == y[i]) & (z != z[i])
+        wrong = (y != y[i]) & {"all": z == z, "same": z == z[i], "other": z != z[i]}[negatives]
+        if right.any():
+            kept = right | wrong
+            precision.append(average_precision_score(right[kept], (x @ x[i])[kept]))
+            hits.append(right[kept][(x @ x[i])[kept].argsort(descending=True)[:5]].any().item())
+    found = values(Retrieval([5], across="batch", negatives=negatives)(test, test))
+    assert found["retrieval_across_batch/map"] == pytest.approx(sum(precision) / len(precision))
+    assert found["retrieval_across_batch/recall_at_5"] == pytest.approx(sum(hits) / len(hits))
+
+
+def test_what_groups_have_alike_hides_replicates_of_others():
+    batch, label = torch.arange(60) % 2, torch.arange(60) // 2 % 3
+    x = torch.cat([one_hot(label, 3), 5 * one_hot(batch, 2)], 1).float()
+    test = Frozen(x, {"label": label, "batch": batch})
+    found = {
+        each: values(Retrieval([1], across="batch", negatives=each)(test, test))
+        for each in NEGATIVES
+    }
+    assert found["same"]["retrieval_across_batch/recall_at_1"] == 0
+    assert found["all"]["retrieval_across_batch/recall_at_1"] == 0
+    assert found["other"]["retrieval_across_batch/recall_at_1"] == 1
+
+
+def test_samples_without_a_group_or_a_class_are_not_ranked():
+    test = ACROSS["drawn"]
+    columns = {name: ids.clone() for name, ids in test.metadata.items()}
+    columns["batch"][:20], columns["label"][-20:] = -1, -1
+    found, expected = (
+        Retrieval(across="batch")(each, each)
+        for each in (Frozen(test.features, columns), test.take(torch.arange(20, 280)))
+    )
+    assert found == expected
+
+
+def test_what_cannot_be_retrieved_across_groups_is_named():
+    test = ACROSS["drawn"]
+    label = test.metadata["label"]
+    apart = Frozen(test.features, {"label": label, "batch": label // 2})
+    with pytest.raises(UndefinedMetric, match="has measured samples in two values of 'batch'"):
+        Retrieval(across="batch")(apart, apart)
+    with pytest.raises(ValueError, match="column and across must be two columns"):
+        Retrieval(across="label")
+    with pytest.raises(ValueError, match="negatives='same' needs across"):
+        Retrieval(negatives="same")
