@@ -314,6 +314,9 @@ class _File:
             return [{"use": use, "column": name}]
         use = "linear" if self._is_shared(name) else "held"
         probes: list[dict[str, Any]] = [{"use": use, "column": name}]
+        if use == "held" and name in self.wishes.suppress:
+            label = {"label": "label"} if self.contents.label else {}
+            probes.append({"use": "mixing", "column": name, **label})
         if name in self.wishes.suppress and self.contents.label and name != self.group:
             probes.append({"use": "fairness", "column": name})
         return probes
