@@ -766,7 +766,7 @@ def test_the_blocks_of_the_how_to_page_can_be_tried():
     first, *others = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     head, _, _ = first.partition("[grid]")
     shutil.copy(EXAMPLES / "color_digits_fair.toml", "color_digits_fair.toml")
-    assert len(others) == 6
+    assert len(others) == 5
     for text in (first, *(text if "[base]" in text else head + text for text in others)):
         Sweep.from_toml(write(text)).check()
 
