@@ -240,6 +240,64 @@ def test_the_protocol_decides_by_both_intervals(letters):
     assert letters.verdict([]) == []
 
 
+@pytest.fixture
+def emojis(monkeypatch):
+    """The study, on forty things with variants, random drawings and random weights."""
+    module = study("emojis")
+    names = [f"{who}thing-{i}" for i in range(20) for who in ("man-", "woman-")]
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randint(256, (4, 40, 3, 64, 64), generator=generator, dtype=torch.uint8)
+    x = torch.rand(4, 40, 1 + 2 * module.DRAWN, 192, 2, 2, generator=generator)
+    meanings = torch.nn.functional.normalize(torch.randn(40, 384, generator=generator), dim=1)
+    monkeypatch.setattr(module, "drawn", lambda: (names, images, x, meanings))
+    monkeypatch.setattr(module, "weights", lambda: None)
+    module.parts.cache_clear()
+    return module
+
+
+def test_variants_of_a_thing_are_in_one_part_with_all_vendors(emojis):
+    made = emojis.parts(3)
+    assert {name: len(each) for name, each in made.items()} == {
+        "train": 96,
+        "validation": 32,
+        "test": 32,
+    }
+    names = [{*(each.metadata["name"][:, 0].tolist())} for each in made.values()]
+    assert sum(map(len, names)) == 40
+    for each in made.values():
+        assert each.metadata["label"].bincount().tolist() == [4] * (len(each) // 4)
+        assert each.metadata["vendor"].bincount().tolist() == [len(each) // 4] * 4
+
+
+def test_the_first_neighbor_may_be_of_the_own_vendor_or_not(emojis):
+    split = emojis.parts(3)["test"]
+    label, vendor = (torch.nn.functional.one_hot(split.metadata[c]) for c in ("label", "vendor"))
+    x = torch.cat([label, 10 * vendor], 1).float()
+    assert emojis.found(x, split) == (1, 0)
+    assert emojis.found(x, split, others=False) == (0, 1)
+
+
+def test_each_vendor_is_sphered_by_what_trains(emojis):
+    generator = torch.Generator().manual_seed(0)
+    vendor = torch.arange(160) % 4
+    train = torch.randn(160, 60, generator=generator) * torch.rand(60, generator=generator)
+    x = {"train": train + vendor[:, None], "test": torch.randn(8, 60, generator=generator)}
+    made = emojis.sphered(x, {"train": vendor, "test": vendor[:8]}, "test")
+    for each in range(4):  # of 40 samples and 60 features
+        known = x["train"][vendor == each].double()
+        covariance = torch.cov(known.T)
+        values, axes = torch.linalg.eigh(covariance + covariance.trace() / 60 * torch.eye(60))
+        wanted = (x["test"][vendor[:8] == each] - known.mean(0)) @ axes / values.sqrt() @ axes.T
+        torch.testing.assert_close(made[vendor[:8] == each].double(), wanted, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("title", ["OURS", "BESIDE_NAMES"])
+def test_a_row_of_emojis_is_trained_and_measured(emojis, title):
+    row = emojis.STUDY.run((getattr(emojis, title), 0.1, 0), steps=1)
+    assert row["test"].keys() == emojis.STUDY.columns.keys()
+    assert all(0 <= value <= 1 for value in row["test"].values())
+
+
 def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pairs():
     module = study("study")
     forms = {

@@ -9,7 +9,7 @@ import statistics
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from multiprocessing import get_context
@@ -71,6 +71,7 @@ class Study:
         endpoint: The column that was named before the runs, of which alone a difference can be decided;
             None: of all columns.
         first: The first of the reported seeds.
+        fit: Settings of the training that differ from those of the other studies.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Study:
     verdict: Callable[[Sequence[Row]], list[str]] | None = None
     endpoint: str | None = None
     first: int = 0
+    fit: Mapping[str, Any] = field(default_factory=dict)
 
     def run(self, what: tuple[str, float | None, int], steps: int | None = None) -> Row:
         """Train a row of a seed with one of its values, and measure it."""
@@ -105,17 +107,17 @@ class Study:
         else:
             with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the page looks at what comes out
-                run = ccl.Pipeline(**parts, evaluate=[], monitor="off").fit(
-                    out=folder,
-                    progress=False,
-                    logger=False,
-                    epochs=1000,
-                    max_steps=steps or self.steps,
-                    batch_size=self.batch_size,
-                    seed=seed,
-                    workers=0,
-                    optimizer=ccl.optimizer("adamw", lr=3e-3, weight_decay=1e-4),
-                )
+                training = {
+                    "epochs": 1000,
+                    "max_steps": steps or self.steps,
+                    "batch_size": self.batch_size,
+                    "seed": seed,
+                    "workers": 0,
+                    "optimizer": ccl.optimizer("adamw", lr=3e-3, weight_decay=1e-4),
+                    **self.fit,
+                }
+                pipeline = ccl.Pipeline(**parts, evaluate=[], monitor="off")
+                run = pipeline.fit(out=folder, progress=False, logger=False, **training)
                 backbone, transform = run.backbone, run.transform
         read = self.forms[title].read or partial(features, backbone, transform)
         row = {"form": title, "tried": value, "seed": seed}
