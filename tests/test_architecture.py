@@ -57,6 +57,7 @@ NEIGHBORS = {
 """What a part imports of its own layer."""
 
 BASES = {
+    "Annotated",
     "ContrastiveObjective",
     "Exclude",
     "Failed",

@@ -27,12 +27,12 @@ class Installed:
             shutil.copytree(source, self.sources / name, ignore=LEFT_BY_TOOLS)
         install_packages({self.sources / name: self.target for name in PACKAGES})
 
-    def python(self, *arguments: str) -> str:
-        """The output of Python in the folder of the sources; it must succeed."""
+    def python(self, *arguments: str, may_fail: bool = False) -> str:
+        """The output of Python in the folder of the sources; it must succeed unless it may fail."""
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CCL_", "PYTEST_"))}
         env = {**clean, "PYTHONPATH": str(self.target), "OMP_NUM_THREADS": "1"}
         done = run(*arguments, env=env, cwd=self.sources, timeout=900)
-        assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
+        assert may_fail or done.returncode == 0, done.stdout[-5000:] + done.stderr[-3000:]
         return done.stdout
 
 
@@ -42,8 +42,11 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
 
 
 def test_none_is_in_the_way_of_another(installed):
-    output = installed.python("-m", "ccl_plugins", "doctor")
-    assert all(name in output for name in PACKAGES), output
+    output = installed.python("-m", "ccl_plugins", "doctor", may_fail=True)
+    assert all(re.search(rf"{name} +0.1.0 +ok", output) for name in PACKAGES), output
+    # They are installed without what they need, and not all of that is here.
+    problems = output.partition("problems:\n")[2].splitlines()
+    assert all(line.endswith("which is not installed") for line in problems), output
 
 
 @pytest.mark.slow

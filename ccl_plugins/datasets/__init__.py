@@ -1,5 +1,6 @@
 """Data sets: images with a table of metadata, one file each; no augmentations, no batches."""
 
+from ccl_plugins.datasets.annotated import Annotated as Annotated
 from ccl_plugins.datasets.annotated import InMemory as InMemory
 from ccl_plugins.datasets.color_digits import ColorDigits as ColorDigits
 from ccl_plugins.datasets.color_mnist import ColorMNIST as ColorMNIST
