@@ -31,10 +31,10 @@ TITLES = {
 }
 HEAD = """# Gallery
 
-A dozen examples, each a file to read from top to bottom. Each takes about a minute of one CPU core or
-less, without a download, and has a baseline. Run one from the root of the repository, as
-`python examples/gallery/kmeans.py`. The number of epochs is at its top, and small: the numbers, of one
-seed, show what the parts do and not what they reach. On another machine they differ.
+A dozen examples, each a file to read from top to bottom, with a baseline. Each takes about a minute of one
+CPU core, without a download. Run one from the root of the repository, as
+`python examples/gallery/kmeans.py`. The numbers are of one seed and few epochs, and differ on another
+machine: they show what the parts do and not what they reach.
 
 The three `.md` files are notebooks as text, which Jupyter opens with `jupytext`; the site shows them with
 their pictures.

@@ -1,8 +1,7 @@
 """Contrastive attraction and repulsion (CACR), which weighs several positives of an image.
 
-Each query is attracted to its other views, to the farthest most, and repelled from other images, from the
-nearest most. With one positive there is nothing to weigh; here each image has two views, or four. Expect
-more of the digit with four views, from twice as many images in a step.
+Each query is attracted most to the farthest of its other views, and repelled most from the nearest other
+image. Expect more of the digit with four views than with two, from twice as many images in a step.
 """
 
 import ccl_plugins as ccl

@@ -1,10 +1,8 @@
-"""Features of a pretrained network, as CLIP's, say which images are alike.
+"""Features of a pretrained network, such as CLIP's, say which images are alike.
 
-Soft InfoNCE takes the similarity of features as targets, as X-CLR does. Nothing is downloaded: a tiny
-network stands in for CLIP, trained here to name the digits of half the training images, so that it knows
-of digits what CLIP knows of photographs. The line for CLIP itself is in a comment;
-``ccl.condition("clusters", of=features, k=30)`` makes classes of the features, for Cl-InfoNCE. Expect the
-digit to be kept, which InfoNCE loses to the color of the ground.
+Soft InfoNCE takes the similarity of features as targets, as X-CLR does. A tiny network stands in for CLIP,
+trained here to name digits; the line for CLIP itself is in a comment. Expect the digit to be kept, which
+InfoNCE loses to the color of the ground.
 """
 
 from pathlib import Path

@@ -1,8 +1,7 @@
 """Two processes train as one: every anchor is compared with the samples of both.
 
-Each process has half the batch. With ``gather_distributed=True``, as in lightly, the criterion gathers
-keys and conditions from the other one, and the mean of both losses is the loss of the whole batch. Here
-two processes on the CPU speak through gloo; on GPUs only the backend differs. A pipeline needs no such
+Each process has half the batch. With ``gather_distributed=True`` the criterion gathers keys and conditions
+from the other one. On GPUs only the backend differs from the gloo used here. A pipeline needs no such
 loop: ``ccl train FILE.toml --devices 2``.
 """
 

@@ -1,9 +1,8 @@
 """Hard negatives: those that lie near the anchor count more.
 
-HCL weighs negatives by their similarity to the anchor, and corrects for those of the anchor's own class.
-HardNeg-CCLK weighs them by a kernel on the model's own embedding, the condition ``embedding``. Expect the
-three to differ little after so short a training; ``docs/reproduction/hard_negatives.md`` compares them
-over many seeds.
+HCL weighs negatives by their similarity to the anchor, HardNeg-CCLK by a kernel on the model's own
+embedding. Expect the three to differ little after so short a training;
+``docs/reproduction/hard_negatives.md`` compares them over many seeds.
 """
 
 import ccl_plugins as ccl

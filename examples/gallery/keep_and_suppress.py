@@ -1,9 +1,8 @@
 """Guides: keep the digit in the features, and take the color of its ground out of them.
 
-InfoNCE alone finds the color, which tells most images apart. A guide, a head that predicts the digit,
-keeps more of the digit, and all of the color; a second guide takes the color out. Expect R² of the color
-to fall, and the digit to be read better for it. ``examples/guided_color.toml`` is the pipeline as a file,
-and ``docs/how-to/keep-and-suppress.md`` has its numbers.
+One guide is a head that predicts the digit; a second guide takes the color out. Expect R² of the color to
+fall, and the digit to be read better. ``examples/guided_color.toml`` is the pipeline as a file, and
+``docs/how-to/keep-and-suppress.md`` has its numbers.
 """
 
 import ccl_plugins as ccl

@@ -1,10 +1,8 @@
 """Cl-InfoNCE on the model's own clusters, which k-means finds anew before every epoch.
 
-Digits of one cluster are positives of each other. During the warm-up each digit is its own cluster, which
-is InfoNCE, so that the first clusters are of trained embeddings. Clusters strengthen what the model
-encodes already, so the views change the colors: otherwise it would cluster by the colored ground. Expect
-digits that nearest neighbors name more often, and that lie in clusters of their own (mutual information
-of k-means clusters and digits, normalized).
+Digits of one cluster are positives of each other, after a warm-up with InfoNCE. The views change the
+colors, since the model would cluster by the colored ground otherwise. Expect digits that nearest neighbors
+name more often, and that lie in clusters of their own (normalized mutual information).
 """
 
 import ccl_plugins as ccl

@@ -1,9 +1,7 @@
 """MoCo v3 with a vision transformer (ViT), with and without a condition.
 
-The backbone is initialized as in MoCo v3, its patch embedding stays as it is, and a momentum encoder
-makes the keys. Only the objective and the condition differ between the two runs: any objective trains any
-method. A ViT learns slowly: expect small numbers after so few epochs, and with Fair-CCLK a little less of
-the gratings' angle and more of the digit.
+Only the objective and the condition differ between the two runs: any objective trains any method. A ViT
+learns slowly: expect small numbers, and with Fair-CCLK less of the gratings' angle and more of the digit.
 """
 
 import ccl_plugins as ccl

@@ -1,9 +1,8 @@
 """Cl-InfoNCE on weak labels: digits that agree in a few measured attributes are positives of each other.
 
-The attributes, such as the number of holes and the slant, are measured without recognizing a digit. What
-they tell of it, I(Z;T), and what beside, H(Z|T), is known before training. InfoNCE alone learns the color
-of the ground; expect the digit instead, from labels that name no digit. ``examples/weak_labels.toml`` is
-such a pipeline as a file, for ``ccl information``.
+The attributes, such as the number of holes, are measured without recognizing a digit. What they tell of
+the digit, I(Z;T), and what beside, H(Z|T), is known before training. Expect the digit, where InfoNCE learns
+the color of the ground. ``examples/weak_labels.toml`` is such a pipeline as a file.
 """
 
 import math

@@ -1,9 +1,7 @@
 """Weak labels from WordNet: samples whose classes share an ancestor at some level are positives.
 
-A coarse level tells little of the class, I(Z;T), and a fine one more. Expect that with the level the
-class is named more often, up to the classes themselves. They are those of CIFAR-10, but no images are
-read: vectors stand in for them, similar where their classes are near in WordNet, under a nuisance that is
-larger.
+A coarse level tells little of the class, I(Z;T), and a fine one more: expect that with the level the class
+is named more often. The classes are those of CIFAR-10; vectors stand in for images.
 """
 
 import csv
