@@ -62,7 +62,9 @@ class Mixing:
     Each is the number of scib-metrics, and the silhouette width that of scikit-learn, for the k exact
     neighbors and k of at most half of the samples; `kbet` is 1 minus the acceptance rate.  They differ in
     what equally far samples do: here none comes first, all at the distance of the last neighbor share its
-    places.  Groups of different sizes do not reach an ``ilisi`` of 1: read it beside its chance.
+    places.  Groups of different sizes do not reach an ``ilisi`` of 1: read it beside its chance, above which
+    it is where a small group is frequent, and beside ``kbet``, which rejects that too.  Intervals are of
+    drawn samples, each with the neighbors that it has among all.
 
     Split: neighbors are found within ``split``; nothing is fitted and nothing selected.
 

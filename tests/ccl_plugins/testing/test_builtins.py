@@ -38,6 +38,7 @@ EXPECTED = {
 BATCHED = {"batched": {"batched": True}}
 VARIANTS_OF = {
     **OF_OBJECTIVES,
+    "evaluator/retrieval": {"across groups": {"across": "group"}},
     "method/dual": {"with a queue": {"queue_size": 32}},
     "sampler/conditional_pair": {
         "by a kernel": {"kernel": "rbf"},
