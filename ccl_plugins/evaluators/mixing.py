@@ -53,8 +53,9 @@ class Mixing:
     and with a ``label`` three more:
 
     - ``"mixing-<column>/silhouette_batch"``: 1 minus the absolute silhouette width of the groups within a
-      class, a mean over the samples of each class and then over classes; 1 is best mixed.  Classes in one
-      group alone, or without two samples of a group, are left out.
+      class, a mean over the samples of each class and then over classes; 1 is best mixed, and also what
+      groups have that lie in several places each, however far apart.  Classes in one group alone, or
+      without two samples of a group, are left out.
     - ``"mixing-<column>/clisi"``: the index of the classes of neighbors, scaled from 0, all classes in
       equal parts, to 1, all of one class.
     - ``"mixing-<column>/silhouette_label"``: the mean silhouette width of classes, scaled to 0 to 1.
@@ -62,9 +63,9 @@ class Mixing:
     Each is the number of scib-metrics, and the silhouette width that of scikit-learn, for the k exact
     neighbors and k of at most half of the samples; `kbet` is 1 minus the acceptance rate.  They differ in
     what equally far samples do: here none comes first, all at the distance of the last neighbor share its
-    places.  Groups of different sizes do not reach an ``ilisi`` of 1: read it beside its chance, above which
-    it is where a small group is frequent, and beside ``kbet``, which rejects that too.  Intervals are of
-    drawn samples, each with the neighbors that it has among all.
+    places.  Groups of different sizes do not reach an ``ilisi`` of 1: read it beside its chance, above
+    which it is where a small group is frequent, and beside ``kbet``, which rejects that too.  Intervals are
+    of drawn samples, each with the neighbors that it has among all.
 
     Split: neighbors are found within ``split``; nothing is fitted and nothing selected.
 

@@ -150,6 +150,18 @@ def test_groups_apart_are_found():
     assert found == {"mixing-batch/ilisi": pytest.approx(0), "mixing-batch/kbet": 1.0}
 
 
+def test_silhouettes_miss_groups_that_lie_in_several_places_each():
+    batch, place = torch.arange(400) % 2, torch.arange(400) // 2 % 2
+    at = torch.stack([20.0 * place, 2.0 * batch, torch.zeros(400)], 1)
+    x = at + 0.1 * torch.randn(400, 3, generator=torch.Generator().manual_seed(0))
+    label = torch.zeros(400, dtype=torch.long)
+    label[:8] = 1
+    found = values(measured(frozen(x, batch=batch, label=label), "batch", "label").values())
+    assert found["mixing-batch/silhouette_batch"] > 0.8
+    assert found["mixing-batch/ilisi"] < 1e-6
+    assert found["mixing-batch/kbet"] == 1
+
+
 def test_half_of_the_samples_are_the_most_neighbors():
     found = measured(of_case("drawn").take(torch.arange(60)), "batch")
     assert "30 nearest" in found["mixing-batch/kbet"].sentence
