@@ -12,7 +12,7 @@ MOST = {
     "how-to": 26_500,
     "reference": 5_700,
     "reproduction": 13_000,
-    "studies": 3_500,
+    "studies": 4_700,
     "tutorial": 900,
     ".": 800,
 }

@@ -1,0 +1,374 @@
+"""Cells of several donors: contrastive learning with batches of one donor, beside the usual integration.
+
+``--data`` is a folder with ``pbmc_3500_pcs.tsv.gz``, ``pbmc_3500_meta.tsv.gz`` and ``cell_lines.rda``,
+the examples of Harmony.  Needs scanpy, harmonypy, concord-sc, scib-metrics and rdata.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from study import BEGIN, END, head
+
+import ccl_plugins as ccl
+from ccl_plugins.experiments.results import ALPHA, holm, interval_of, paired, visible
+
+FOLDER = Path(__file__).parent
+CELLS, COMPONENTS, STEPS, BATCH = 600, 30, 100, 128
+NEIGHBORS = 30
+TEMPERATURE, MASK = 0.4, 0.4
+"""Those of CONCORD, for every row that has one."""
+EPOCHS = 15
+"""Of CONCORD, its default, which takes as many seconds of a core as `STEPS` of ours."""
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cells of a data set.
+
+    Args:
+        x: (n, genes) logarithms of scaled counts, or (n, c) components of them.
+        batch: (n,) numbers of the batch, which is to be ignored.
+        label: (n,) numbers of the type; None: unknown.
+        genes: Whether ``x`` holds genes.
+    """
+
+    x: np.ndarray
+    batch: np.ndarray
+    label: np.ndarray | None
+    genes: bool = False
+
+    def some(self, seed: int) -> Cells:
+        """`CELLS` of them, or four fifths if that is fewer, drawn at random."""
+        size = min(CELLS, int(0.8 * len(self.x)))
+        rows = np.sort(np.random.default_rng(seed).permutation(len(self.x))[:size])
+        label = None if self.label is None else self.label[rows]
+        return Cells(self.x[rows], self.batch[rows], label, self.genes)
+
+    def components(self, x: np.ndarray | None = None) -> np.ndarray:
+        """(n, c) the principal components, of other numbers of these cells if given."""
+        from sklearn.decomposition import PCA
+
+        x = self.x if x is None else x
+        return PCA(COMPONENTS, random_state=0).fit_transform(x) if self.genes else x
+
+
+def numbers(words: Any) -> np.ndarray:
+    """(n,) the place of each word in sorted order."""
+    return np.unique(np.asarray(words, dtype=str), return_inverse=True)[1]
+
+
+@cache
+def pbmc(folder: Path, seed: int) -> Cells:
+    """Blood cells of three donors, as 30 components; their types are not known."""
+    import pandas as pd
+
+    x = pd.read_csv(folder / "pbmc_3500_pcs.tsv.gz", sep="\t").to_numpy(np.float32)
+    donor = pd.read_csv(folder / "pbmc_3500_meta.tsv.gz", sep="\t")["donor"]
+    return Cells(x, numbers(donor), None).some(seed)
+
+
+@cache
+def lines(folder: Path, seed: int) -> Cells:
+    """Two cell lines in three batches, of which two hold one line each, as 20 components."""
+    import rdata
+
+    read = rdata.read_rda(folder / "cell_lines.rda")["cell_lines"]
+    meta = read["meta_data"]
+    x = read["scaled_pcs"].to_numpy(np.float32)
+    return Cells(x, numbers(meta["dataset"]), numbers(meta["cell_type"])).some(seed)
+
+
+@cache
+def phases(folder: Path, seed: int) -> Cells:
+    """Blood cells of ten types and 765 genes, with the phase of the cell cycle as batch."""
+    import scanpy
+
+    read = scanpy.datasets.pbmc68k_reduced()
+    x = read.raw.X.toarray().astype(np.float32)
+    return Cells(x, numbers(read.obs["phase"]), numbers(read.obs["bulk_labels"]), True).some(seed)
+
+
+@cache
+def simulated(folder: Path, seed: int) -> Cells:
+    """CONCORD's simulation: five clusters; each of four batches has three, and genes of its own."""
+    import scanpy
+    from concord.simulation import simulate_from_state
+
+    made = simulate_from_state(
+        n_cells_per_cluster=[400] * 5,
+        n_genes_per_cluster=[60] * 5,
+        state_dispersion=[3.0] * 5,
+        mean_level=10.0,
+        n_batches=4,
+        clusters_per_batch=3,
+        seed_state=seed,
+    )["adata"]
+    scanpy.pp.normalize_total(made, target_sum=1e4)
+    scanpy.pp.log1p(made)
+    x = np.asarray(made.X, dtype=np.float32)
+    return Cells(x, numbers(made.obs["batch"]), numbers(made.obs["cluster"]), True).some(seed)
+
+
+DATA: Mapping[str, Callable[[Path, int], Cells]] = {
+    "lines": lines,
+    "phases": phases,
+    "simulated": simulated,
+    "pbmc": pbmc,
+}
+LABELED = ("lines", "phases", "simulated")
+
+
+def annotated(cells: Cells) -> Any:
+    """The cells as AnnData."""
+    import anndata
+    import pandas as pd
+
+    obs = pd.DataFrame({"batch": pd.Categorical(cells.batch.astype(str))})
+    obs.index = obs.index.astype(str)
+    return anndata.AnnData(cells.x.copy(), obs)
+
+
+def combat(cells: Cells, seed: int) -> np.ndarray:
+    """ComBat, and the components of what it leaves."""
+    import scanpy
+
+    made = annotated(cells)
+    # A gene without variance in the data gives no number.
+    made = made[:, cells.x.std(0) > 0].copy()
+    scanpy.pp.combat(made, key="batch")
+    return cells.components(np.nan_to_num(np.asarray(made.X)))
+
+
+def harmony(cells: Cells, seed: int) -> np.ndarray:
+    """Harmony on the components."""
+    import harmonypy
+    import pandas as pd
+
+    batch = pd.DataFrame({"batch": cells.batch.astype(str)})
+    x = cells.components().astype(float)
+    made = np.asarray(harmonypy.run_harmony(x, batch, "batch", random_state=seed).Z_corr)
+    return made if made.shape == x.shape else made.T
+
+
+def concord(cells: Cells, seed: int) -> np.ndarray:
+    """CONCORD with its own defaults, but for as many latent numbers as components."""
+    from concord import Concord
+
+    made = annotated(cells)
+    if not cells.genes:
+        made.X /= cells.x.std()
+    given = {"n_epochs": EPOCHS, "latent_dim": COMPONENTS, "seed": seed, "num_workers": 0}
+    model = Concord(made, save_dir=None, domain_key="batch", device=torch.device("cpu"), **given)
+    model.fit_transform(output_key="made", save_model=False)
+    return np.asarray(made.obsm["made"])
+
+
+def ours(objective: Any, together: bool, shuffled: bool, cells: Cells, seed: int) -> np.ndarray:
+    """Features of a network that was trained by an objective; None: it was not trained.
+
+    Args:
+        objective: Its choice.
+        together: Whether the cells of a training batch are of one batch.
+        shuffled: Whether each cell has the batch of another one.
+        cells: The cells.
+        seed: Of training.
+    """
+    x = torch.from_numpy(cells.x if cells.genes else cells.x / cells.x.std())
+    torch.manual_seed(seed)
+    backbone = ccl.backbone("mlp", in_features=x.shape[1], hidden=[128])
+    if objective is None:
+        with torch.no_grad():
+            return backbone.build()(x).numpy()  # normalized over these cells
+    batch = cells.batch
+    if shuffled:
+        batch = np.random.default_rng(seed).permutation(batch)
+    columns = {"label": torch.zeros(len(x), dtype=torch.long), "batch": torch.from_numpy(batch)}
+    table = {"features": x, **columns}
+    read = objective.spec.name != "infonce"
+    pipeline = ccl.Pipeline(
+        dataset=ccl.create("dataset", "features", train=table, test=table),
+        transform=ccl.transform("noise", std=0.0, drop=MASK),
+        backbone=backbone,
+        method=ccl.method("simclr", hidden=128, dim=64, batch_norm=False),
+        objective=objective,
+        **({"condition": ccl.condition("column", name="batch")} if read else {}),
+        **({"sampler": ccl.sampler("same_condition", small="repeat")} if together else {}),
+        evaluate=[],
+        monitor="off",
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = pipeline.fit(
+            out=folder,
+            progress=False,
+            logger=False,
+            epochs=1000,
+            max_steps=STEPS,
+            batch_size=BATCH,
+            seed=seed,
+            workers=0,
+            optimizer=ccl.optimizer("adamw", lr=1e-3, weight_decay=1e-4),
+        )
+        with torch.no_grad():
+            return run.backbone.eval()(x).numpy()
+
+
+OURS = "Fair-InfoNCE, batches of one donor"
+FAIR = ccl.objective("fair_infonce", temperature=TEMPERATURE)
+FORMS: Mapping[str, Callable[[Cells, int], np.ndarray]] = {
+    "PCA": lambda cells, seed: cells.components(),
+    "untrained": partial(ours, None, False, False),
+    "ComBat": combat,
+    "Harmony": harmony,
+    "CONCORD": concord,
+    "InfoNCE": partial(ours, ccl.objective("infonce", temperature=TEMPERATURE), False, False),
+    OURS: partial(ours, FAIR, True, False),
+    "Fair-InfoNCE, donors shuffled": partial(ours, FAIR, True, True),
+    "Fair-CCLK, any batches": partial(
+        ours,
+        ccl.objective("fair_cclk", kernel=ccl.kernel("delta"), temperature=TEMPERATURE),
+        False,
+        False,
+    ),
+}
+
+
+def neighbors(x: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """(n, count) distances and places of the nearest, the own first."""
+    from sklearn.neighbors import NearestNeighbors
+
+    return NearestNeighbors(n_neighbors=count).fit(x).kneighbors(x)
+
+
+def kept(before: np.ndarray, after: np.ndarray, batch: np.ndarray) -> float:
+    """Of each cell's nearest of its own batch, the share that is among them afterwards."""
+    shares = []
+    for each in np.unique(batch):
+        rows = batch == each
+        count = min(NEIGHBORS, rows.sum() - 1) + 1
+        first, second = (neighbors(x[rows], count)[1][:, 1:] for x in (before, after))
+        shares += [
+            len({*a} & {*b}) / (count - 1)
+            for a, b in zip(first.tolist(), second.tolist(), strict=True)
+        ]
+    return float(np.mean(shares))
+
+
+def measured(cells: Cells, x: np.ndarray) -> dict[str, float]:
+    """What scib-metrics says of coordinates: of the types, and of the batches."""
+    import scib_metrics as scib
+    from scib_metrics.nearest_neighbors import NeighborsResults
+
+    x = np.ascontiguousarray(x, dtype=np.float32)
+    before = cells.components()
+    distances, places = neighbors(x, 90)
+    near = NeighborsResults(indices=places, distances=distances)
+    batch, label = cells.batch, cells.label
+    found = {
+        "ilisi": scib.ilisi_knn(near, batch),
+        "pcr": scib.pcr_comparison(before, x, batch, categorical=True),
+        "kept": kept(before, x, batch),
+    }
+    if label is not None:
+        clusters = scib.nmi_ari_cluster_labels_kmeans(x, label)
+        found |= {
+            "bras": scib.bras(x, label, batch),
+            "connectivity": scib.graph_connectivity(near.subset_neighbors(15), label),
+            "isolated": scib.isolated_labels(x, label, batch),
+            "nmi": clusters["nmi"],
+            "ari": clusters["ari"],
+            "silhouette": scib.silhouette_label(x, label),
+            "clisi": scib.clisi_knn(near, label),
+        }
+        biology = ("isolated", "nmi", "ari", "silhouette", "clisi")
+        mixing = ("ilisi", "pcr", "bras", "connectivity")
+    else:
+        biology, mixing = ("kept",), ("ilisi", "pcr")
+    found = {name: float(value) for name, value in found.items()}
+    found["biology"] = float(np.mean([found[name] for name in biology]))
+    found["mixing"] = float(np.mean([found[name] for name in mixing]))
+    found["total"] = 0.6 * found["biology"] + 0.4 * found["mixing"]
+    return found
+
+
+def run(data: Path, name: str, form: str, seed: int) -> dict[str, Any]:
+    """A row: coordinates by one way of one draw of one data set, measured."""
+    cells = DATA[name](data, seed)
+    start = time.process_time()
+    x = FORMS[form](cells, seed)
+    seconds = time.process_time() - start
+    return {"data": name, "form": form, "seed": seed, "seconds": seconds, **measured(cells, x)}
+
+
+def totals(rows: Sequence[Mapping[str, Any]], form: str) -> dict[int, float]:
+    """By seed, the mean total over the data sets with labels."""
+    by: dict[int, list[float]] = {}
+    for row in rows:
+        if row["form"] == form and row["data"] in LABELED:
+            by.setdefault(row["seed"], []).append(row["total"])
+    return {seed: float(np.mean(each)) for seed, each in by.items() if len(each) == len(LABELED)}
+
+
+def tables(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What was measured, and ours less each other row."""
+    shown = [""]
+    shown += head(["", *(f"{d}: biology, mixing" for d in DATA), "total", "CPU seconds"])
+    for form in FORMS:
+        cells = []
+        for name in DATA:
+            of = [row for row in rows if (row["form"], row["data"]) == (form, name)]
+            pairs = [interval_of([row[key] for row in of]) for key in ("biology", "mixing")]
+            cells.append(", ".join(f"{mean:.2f} ± {half:.2f}" for mean, half in pairs))
+        mean, half = interval_of([*totals(rows, form).values()])
+        took = np.mean([row["seconds"] for row in rows if row["form"] == form])
+        shown.append(f"| {form} | {' | '.join(cells)} | {mean:.3f} ± {half:.3f} | {took:.1f} |")
+    others = [form for form in FORMS if form != OURS]
+    found = [paired(totals(rows, form), totals(rows, OURS)) for form in others]
+    ps = holm([1.0 if each.p is None else each.p for each in found])
+    shown += ["", *head([f"{OURS}, less", "difference of the total", "p, Holm"])]
+    for form, each, p in zip(others, found, ps, strict=True):
+        text = f"{each.difference:+.3f} ± {visible(each.n) * (each.deviation or 0):.3f}"
+        shown.append(f"| {form} | {f'**{text}**' if p < ALPHA else text} | {p:.2g} |")
+    return [*shown, ""]
+
+
+def main() -> None:
+    """Measure what is missing, and write the tables of the page."""
+    made = argparse.ArgumentParser(description=__doc__)
+    made.add_argument("--data", type=Path, required=True, help="the folder of Harmony's examples")
+    made.add_argument("--seeds", type=int, default=5, help="draws of each data set")
+    made.add_argument("--tables", action="store_true", help="write the tables alone")
+    options = made.parse_args()
+    warnings.simplefilter("ignore")
+    for logger in ("harmonypy", "concord", "lightning.pytorch", "pytorch_lightning"):
+        logging.getLogger(logger).setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    file = FOLDER / "cells.json"
+    rows = json.loads(file.read_text()) if file.exists() else []
+    known = {(row["data"], row["form"], row["seed"]) for row in rows}
+    todo = [(d, f, s) for s in range(options.seeds) for d in DATA for f in FORMS]
+    for each in [] if options.tables else todo:
+        if each not in known:
+            rows.append(run(options.data, *each))
+            print(len(rows), *each, flush=True)
+            file.write_text(json.dumps(rows, indent=1) + "\n")
+    page = FOLDER / "cells.md"
+    before, rest = page.read_text().split(BEGIN)
+    after = rest.split(END)[1]
+    page.write_text(f"{before}{BEGIN}\n" + "\n".join(tables(rows)) + f"\n{END}{after}")
+
+
+if __name__ == "__main__":
+    main()
