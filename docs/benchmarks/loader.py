@@ -1,7 +1,7 @@
 """Images per second of the loader beside a DataLoader with lightly's transform; writes ``loader.md``.
 
-Two SimCLR views of each image, on the CPU.  The loaders read the same images in turns, and the ratio is
-the median of those of the turns: other work on the machine slows both.  With ``--quick`` it reads few
+Two SimCLR views of each image, on the CPU.  The loaders read the same images in turns, since other
+work on the machine slows all.  With ``--quick`` it reads few
 images and writes nothing.
 """
 
@@ -114,10 +114,7 @@ def row(case: Case, workers: int, options: argparse.Namespace) -> str:
                 seconds[name].append(clock() - start)
     kept = {name: each[1:] for name, each in seconds.items()}
     rate = {name: case.images / statistics.median(each) for name, each in kept.items()}
-    ratio = {
-        name: statistics.median(a / b for a, b in zip(kept["lightly"], kept[name], strict=True))
-        for name in LOADERS[1:]
-    }
+    ratio = {name: rate[name] / rate["lightly"] for name in LOADERS[1:]}
     return (
         f"| {case.place}, {case.size} x {case.size} | {workers} | {rate['lightly']:,.0f}"
         f" | {rate['ours']:,.0f} | {ratio['ours']:.2f} | {rate['batched']:,.0f}"
