@@ -209,7 +209,7 @@ def page(seconds: dict[str, float], steps: dict[str, float]) -> str:
     reference = seconds["`import torch`"]
     return "\n".join(
         [
-            "# How light it is",
+            "# What it costs to install and to import",
             "",
             "## Imports and commands",
             "",

@@ -39,7 +39,7 @@ def page(results: list[dict[str, Any]]) -> str:
     one, repeats = results[-1], sorted({r["repeats"] for r in results})
     batches = sorted({r["b"] for r in results if "q" not in r})
     lines = [
-        "# Objectives compared with lightly's NTXentLoss",
+        "# What an objective costs beside lightly's NTXentLoss",
         "",
         "Time / peak memory of forward and backward, as ratios to lightly's NTXentLoss on the same",
         "embeddings (d = 128); a ratio below 1 is better. c is the width of the condition, or the number",

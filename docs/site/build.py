@@ -32,6 +32,15 @@ BUILT = {
 """Files to which a link leads to a page of the reference, beside those of components and public modules."""
 EXTENDED = {contracts.PAGE: contracts.with_tables, commandline.PAGE: commandline.with_help}
 """What is added in the site to a page of the repository."""
+KEYWORDS = {
+    "how-to/write-an-objective": "add, can, custom, loss, new, use",
+    "how-to/write-": "add, can, custom, new, use",
+    "how-to/train-at-scale": "GPUs, run, two",
+    "how-to/keep-and-suppress": "batch, confounder, effect, hide, plates, remove, sites",
+    "how-to/resume": "continue, interrupted, killed, restart",
+    "how-to/measure": "metrics, numbers, results, where",
+}
+"""Words by which the search finds a page that may not have them, by the beginning of its path."""
 PAPERS = """# Papers
 
 Those that components name as their source.
@@ -96,7 +105,7 @@ class Site:
         """Write the sources; a file that did not change keeps its time, and one that is gone is deleted."""
         for name, file in self.written.items():
             text = self.linked(file.read_text("utf-8"), file)
-            text = EXTENDED.get(name, str)(text)
+            text = _keywords(name) + EXTENDED.get(name, str)(text)
             self._write(name, self.in_its_folder(name, text) + self.toctree(name))
         for name, text in self.generated.items():
             self._write(name, text)
@@ -201,6 +210,12 @@ class Site:
         self.names.add(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(file, path)
+
+
+def _keywords(name: str) -> str:
+    """The front matter of a page with the words by which the search finds it too."""
+    words = [value for start, value in KEYWORDS.items() if name.startswith(start)]
+    return f"---\nmyst:\n  html_meta:\n    keywords: {words[0]}\n---\n\n" if words else ""
 
 
 def _toctree(caption: str, pages: list[str]) -> str:

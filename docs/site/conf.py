@@ -45,6 +45,7 @@ templates_path = [str(HERE / "templates")]
 html_static_path = [str(HERE / "static")]
 html_css_files = ["site.css"]
 html_favicon = str(HERE / "static" / "favicon.svg")
+html_search_scorer = str(HERE / "scorer.js")
 html_copy_source = html_show_sourcelink = False
 html_math_renderer = "mathml"
 pygments_style, pygments_dark_style = "a11y-high-contrast-light", "a11y-high-contrast-dark"
