@@ -87,7 +87,7 @@ def list(kind: str | None = None) -> TextTable:
     """The components on offer, of one kind or of all, as a table.
 
     Args:
-        kind: A kind, as ``"kernel"``.
+        kind: A kind, such as ``"kernel"``.
     """
     from ccl_plugins.commands.list import listing
 
@@ -126,7 +126,7 @@ def compare(runs: Iterable[Run]) -> TextTable:
     It prints as text; its ``markdown()``, ``latex()`` and ``json()`` are for papers and programs.
 
     Args:
-        runs: Runs, as ``map(ccl.load, paths)``; those that differ in the seed alone share a row.
+        runs: Runs, such as ``map(ccl.load, paths)``; those that differ in the seed alone share a row.
 
     Raises:
         FileNotFoundError: For a run without weights.

@@ -51,7 +51,7 @@ class Timm(nn.Module):
         freeze: How many layers, from the first, are not trained, keep their batch statistics and have no
             dropout: 1 for the stem with a ViT's tokens and positions, and 1 more for each block; or
             ``"all"``.
-        options: Further arguments of the model, as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
+        options: Further arguments of the model, such as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
         lora: Low-rank matrices that learn instead of the weights, a `LoRA` or a table of its keys, as
             ``{"rank": 16, "on": "qkv"}``.  Layers that ``freeze`` counts get none.
         checkpointing: Whether blocks are computed again in the backward pass, which keeps the activations

@@ -23,10 +23,9 @@ from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 class Attributes:
     """Binary attributes of each sample, or classes of samples with equal attributes.
 
-    Without ``k``, all attributes side by side: a multi-label condition.  With it, samples that agree on the
-    k attributes of highest entropy form a class; ties in entropy go by column order.  A discrete
-    attribute with several values becomes one binary attribute per value, and with ``k``, where one of two
-    values says what the other does, one in all.
+    Without ``k``, all attributes side by side: a multi-label condition.  With ``k``, samples that agree on
+    the k attributes of highest entropy form a class; ties in entropy go by column order.  A discrete
+    attribute becomes one binary attribute per value; with ``k``, one of two values becomes one in all.
 
     Attributes come from the data set's metadata, a table in a file, or an array.
 

@@ -23,15 +23,15 @@ from ccl_plugins.protocols import (
 class Shuffled:
     """Another condition, whose values are given to the samples in a random order.
 
-    It is a control.  Every value occurs as often as before, and tells nothing of the image: what a run with
-    the shuffled condition reaches, the condition has not caused.
+    A control: every value occurs as often as before, but says nothing about its image.  If a run reaches
+    the same result with the shuffled condition, the condition is not the cause of that result.
 
     Shape:
         N samples -> as the other condition
 
     Args:
         of: The condition.
-        seed: Of the order, 0 or more.
+        seed: The seed of the random order, 0 or more.
 
     Raises:
         ValueError: For a seed below 0, a condition that is computed in every step, and one of several

@@ -270,7 +270,7 @@ class ImageFileDataset:
             upright as the orientation in their EXIF data says.  ``"all"``: a tensor (channels, height,
             width) of all channels of all pages of a file, such as a TIFF of microscopy, or of an array in
             a ``.npy`` file; the transform's ``mean`` and ``std`` then have as many numbers.
-        levels: The values of pixels that become black and white, as ``[0, 4095]`` for 12 bits; those
+        levels: The values of pixels that become black and white, such as ``[0, 4095]`` for 12 bits; those
             outside are cut.  Images of more than 8 bits need it; None: the pixels as they are.  Where
             images of several depths are together, by the type of their numbers, as ``{uint8 = [0, 255],
             uint16 = [0, 4095]}``; those of 8 bits need none.

@@ -45,7 +45,7 @@ class ImageTable(ImageFileDataset):
             an image that cannot be read.
         sep: What separates the cells of a CSV file; None: a comma, or where the first line has none, a
             semicolon or a tab.
-        encoding: That of a CSV file, as ``"cp1252"``; a mark at its beginning comes first.
+        encoding: That of a CSV file, such as ``"cp1252"``; a mark at its beginning comes first.
 
     Raises:
         ValueError: If a parameter is out of its range, or not exactly one of ``split``, ``test`` and

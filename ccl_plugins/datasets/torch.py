@@ -38,7 +38,7 @@ class TorchDataset:
         label: The key of the label in items that are dictionaries.
         text: Columns of the metadata, or keys of items that are dictionaries, that are texts, such as
             captions, and no metadata.
-        group: The column of samples that belong together, as ``"patient_id"``: they are held out for
+        group: The column of samples that belong together, such as ``"patient_id"``: they are held out for
             validation together, and intervals are over groups.
 
     Raises:

@@ -25,7 +25,7 @@ class CrossRetrieval:
     ``"cross_retrieval/image_to_text_recall_at_1"`` and ``"cross_retrieval/text_to_image_recall_at_1"``, the
     fraction of queries with a rank of at most k, and ``".../image_to_text_median_rank"`` and
     ``".../text_to_image_median_rank"``.  For another column than ``caption``,
-    ``"cross_retrieval-<column>/..."``.  The method must have a text tower, as ``dual`` has.
+    ``"cross_retrieval-<column>/..."``.  The method must have a text tower, such as that of ``dual``.
 
     Split: queries and what they rank are those of ``split``; nothing is fitted and nothing selected.
 

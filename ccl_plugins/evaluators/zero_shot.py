@@ -32,7 +32,7 @@ class ZeroShot(OfColumn):
     the most similar vector.  Gives ``"zero_shot/top1"``, the fraction of test samples that get
     their class; with more than five classes ``"zero_shot/top5"``, the fraction whose class is among the
     five most similar; for another column, ``"zero_shot-<column>/..."``.  The method must have a text
-    tower, as ``dual`` has.
+    tower, such as that of ``dual``.
 
     Split: measured on the test split; nothing is fitted and nothing selected.
 

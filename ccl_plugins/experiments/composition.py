@@ -64,7 +64,7 @@ class Composition(Components):
             regression of each continuous column of the data set.
         fit: Settings of training, as the ``[fit]`` table of a configuration.
         monitor: What is measured while it trains, as the ``[monitor]`` table; ``"off"``: nothing.
-        loggers: Where numbers go while it trains, as ``["csv", {"use": "wandb", "mode": "offline"}]``.
+        loggers: Where numbers go while it trains, such as ``["csv", {"use": "wandb", "mode": "offline"}]``.
         plugins: Options for the hooks of plug-ins, a table for each plug-in by its name.
 
     Raises:

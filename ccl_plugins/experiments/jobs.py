@@ -33,7 +33,7 @@ def on_slurm(logs: Path, purpose: str, options: Mapping[str, Any]) -> Any:
     Args:
         logs: The folder of its output.
         purpose: What needs it, for messages.
-        options: submitit's, as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
+        options: submitit's, such as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
 
     Raises:
         ImportError: If submitit is not installed.

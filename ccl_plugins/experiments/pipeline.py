@@ -329,7 +329,7 @@ class Run:
                 mode, levels and page: an array holds the numbers of a file.  Tensors of uint8, and samples
                 of the data set, are taken as they are.
             batch_size: Images per forward pass.
-            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+            device: Where the network runs, such as ``"cpu"``; None: on a GPU if there is one.
 
         Returns:
             (n, f) on the CPU.
@@ -364,9 +364,9 @@ class Run:
         """Projections of texts by the text tower, in evaluation mode, of unit length.
 
         Args:
-            texts: One or more strings, as ``["a seven", "a nine"]``.
+            texts: One or more strings, such as ``["a seven", "a nine"]``.
             batch_size: Texts per forward pass.
-            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+            device: Where the network runs, such as ``"cpu"``; None: on a GPU if there is one.
 
         Returns:
             (k, d) on the CPU.
@@ -439,7 +439,7 @@ class Run:
 
         Args:
             split: ``"train"`` or ``"test"``.
-            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+            device: Where the network runs, such as ``"cpu"``; None: on a GPU if there is one.
 
         Returns:
             Features (N, f) float32 on the CPU, and the metadata columns as tensors.
@@ -512,7 +512,7 @@ class Run:
         the first one writes them.
 
         Args:
-            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+            device: Where the network runs, such as ``"cpu"``; None: on a GPU if there is one.
 
         Raises:
             FolderInUse: If another process trains or measures the run.
@@ -547,7 +547,7 @@ class Run:
         features before training are left out, and a warning names them.
 
         Args:
-            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+            device: Where the network runs, such as ``"cpu"``; None: on a GPU if there is one.
             on: A data set whose test split is measured instead, with evaluators fitted to the whole
                 training split: own data to choose by, as where label and condition do not go together.
 
@@ -592,7 +592,7 @@ class Run:
         Args:
             evaluators: Names, choices, tables with ``use``, or objects.
             validate: Whether to measure on a part of the training split, as `validate` does.
-            device: Where the network runs, as ``"cpu"``; None: on a GPU if there is one.
+            device: Where the network runs, such as ``"cpu"``; None: on a GPU if there is one.
 
         Raises:
             RegistryError: For wrong names and parameters.

@@ -27,7 +27,7 @@ class Bars:
     what features that say nothing would have.
 
     Args:
-        metric: The name of a measurement, as ``"linear/top1"``; None: a panel for each.
+        metric: The name of a measurement, such as ``"linear/top1"``; None: a panel for each.
     """
 
     def __init__(self, metric: str | None = None) -> None:

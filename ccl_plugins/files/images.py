@@ -209,7 +209,7 @@ def proposed_levels(ranges: Mapping[str, Range]) -> Levels:
 
 
 def number_type(path: str) -> str:
-    """The type of the numbers in a file, as ``"uint16"``, from its head."""
+    """The type of the numbers in a file, such as ``"uint16"``, from its head."""
     if path.lower().endswith(".npy"):
         return str(np.load(path, mmap_mode="r", allow_pickle=False).dtype)
     return type_in_head(path)

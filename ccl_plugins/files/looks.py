@@ -24,7 +24,7 @@ class Look(NamedTuple):
     """What is seen of an image.
 
     Args:
-        kind: What its file holds, as ``"uint16, 5 channels in 5 pages"``.
+        kind: What its file holds, such as ``"uint16, 5 channels in 5 pages"``.
         shape: (channels, height, width) of what was read.
         flaw: ``"black"``, ``"of one color"``, ``"saturated"`` or empty.
         digest: Equal for images of equal type, shape and pixels, of PIL or as tensors.

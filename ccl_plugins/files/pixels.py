@@ -108,7 +108,7 @@ def read_pages(source: Source, page: int | None = None, every: bool = False) -> 
 
 
 def type_in_head(source: Source) -> str:
-    """The type of the numbers of an image, as ``"uint16"``, from the head of its file."""
+    """The type of the numbers of an image, such as ``"uint16"``, from the head of its file."""
     with opened(source) as (image, file):
         if image is None or (image.format == "TIFF" and not _reads_tiff(image, every=False)):
             with _tifffile(file) as tiff:

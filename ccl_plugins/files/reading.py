@@ -42,7 +42,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
 
     Args:
         path: The file.
-        what: What it should be, as ``"array of numbers"``.
+        what: What it should be, such as ``"array of numbers"``.
 
     Raises:
         FileNotFoundError: If there is no such file.

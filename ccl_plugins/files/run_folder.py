@@ -74,7 +74,7 @@ class RunFolder:
         self.exports = {format: path / format for format in ("timm", "torch")}
         """The folder that an export goes to by default, by its format."""
         self.lightning = path / "lightning"
-        """Where Lightning's own callbacks write, as ``ModelCheckpoint``."""
+        """Where Lightning's own callbacks, such as ``ModelCheckpoint``, write."""
         self.inventory = path / "written.json"
         """The names of what the run wrote."""
         self.overwritten = path / ".overwritten"

@@ -62,7 +62,7 @@ def read_tables(
         only: The columns of CSV files that are read; None: all.
         sep: What separates the cells of a CSV file; None: a comma, or where the first line has none, a
             semicolon or a tab.  Where it is no comma, numbers may have a decimal comma.
-        encoding: That of a CSV file, as ``"cp1252"``; a mark at its beginning comes first.
+        encoding: That of a CSV file, such as ``"cp1252"``; a mark at its beginning comes first.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -224,7 +224,7 @@ FORMS = {
 }
 """How a cell may be written that Python reads as a number, by the first form that it has: whole; with
 decimal places that are zero; with others, or an exponent as programs write it; with zeros in front; in
-other ways, as ``+7``, ``" 7"`` and ``1e5``; and what is no number of anything."""
+other ways, such as ``+7``, ``" 7"`` and ``1e5``; and what is no number of anything."""
 
 FORM = re.compile(
     "|".join(f"(?P<{form}>{how})" for form, how in FORMS.items()), re.ASCII | re.IGNORECASE
@@ -248,7 +248,7 @@ def values_of(parts: Sequence[Cells], declared: str = "") -> list[list[Any]]:
         ValueError: For words among numbers, naming the rows of both.
 
     Warns:
-        UserWarning: For a column of words that may be numbers, as ``1e5`` or ``1,000``.
+        UserWarning: For a column of words that may be numbers, such as ``1e5`` or ``1,000``.
     """
     words = [[cell if cell.strip() else None for cell in part.cells] for part in parts]
     if declared == "words":

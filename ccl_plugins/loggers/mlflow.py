@@ -24,7 +24,7 @@ class MLflow:
         experiment_name: The experiment; None: ``"ccl-plugins"``.
         tracking_uri: Where MLflow keeps it; None: what the variable ``MLFLOW_TRACKING_URI`` says, else the
             run's folder.
-        options: Further ones of Lightning's ``MLFlowLogger``, as ``run_name`` and ``tags``.
+        options: Further ones of Lightning's ``MLFlowLogger``, such as ``run_name`` and ``tags``.
     """
 
     files = ("mlflow", "mlflow.id")

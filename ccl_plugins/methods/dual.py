@@ -42,7 +42,7 @@ class Dual(WithQueue, nn.Module):
         views; with a queue keys (u, n, dim)
 
     Args:
-        towers: The network of each other modality by its name, as ``{text = "text_transformer"}``.
+        towers: The network of each other modality by its name, such as ``{text = "text_transformer"}``.
         hidden: Width of the heads' hidden layers.
         dim: Dimension of the projections.
         layers: Linear layers of a head; 1 is a linear head without a bias, as CLIP's.

@@ -53,7 +53,7 @@ class CCLK(ContrastiveObjective, ABC):
             `ccl_plugins.objectives.cclk_forms`), meaningless at a temperature below 0.022.
         landmarks: The number of samples that represent all where the operator is approximated for a
             large batch or queue (see `ccl_plugins.numerics.conditional_operator`); None: the exact
-            operator, which for a kernel without features, as ``rbf``, is solved with a matrix of all
+            operator, which for a kernel without features, such as ``rbf``, is solved with a matrix of all
             samples, with ``anchors_at_once`` too.
 
     Warns:

@@ -16,12 +16,12 @@ from ccl_plugins.protocols import Sizes, Table
 
 @dataclass(eq=False, repr=False)
 class Classification(LayeredHead):
-    r"""Cross-entropy of class ids, and of 0/1 columns the mean binary cross-entropy, predicted by a head.
+    r"""Cross-entropy of a head that predicts class ids, or the mean binary cross-entropy of 0/1 columns.
 
     ``-log p_c`` at the sample's class c.  Positives and negatives: none.  Each view is classified by
-    itself, all of equal weight, from the backbone's features.  As a guide it keeps the classes in what it
-    reads, or suppresses them, by a reversed gradient, by a uniform target or, without a hidden layer, by
-    the best linear head of the batch.
+    itself, all of equal weight, from the backbone's features.  As a guide it keeps the classes in the
+    vectors that it reads, or suppresses them: by a reversed gradient, by a uniform target or, without a
+    hidden layer, by the best linear head of the batch.
 
     Equation:
         \ell_i = -\log \frac{e^{h_{z_i}(f_i)}}{\sum_c e^{h_c(f_i)}}

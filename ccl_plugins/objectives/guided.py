@@ -34,7 +34,7 @@ class Guided(Mixture):
     objectives.  A guide is a table with the keys of `Guide`; what it minimizes follows from ``by`` and
     ``keep``:
 
-    - a head (`GuideHead`), as ``classification``, ``regression`` or ``prototypes``.  ``keep = true``:
+    - a head (`GuideHead`), such as ``classification``, ``regression`` or ``prototypes``.  ``keep = true``:
       encoder and head learn to predict, both with weight w.  ``keep = false``: the head learns with weight
       1, whatever w is; ``suppress = "reversal"`` gives the encoder -w times its gradient, ``"uniform"`` w
       times the gradient of the cross-entropy with a uniform target, through the head as it is.

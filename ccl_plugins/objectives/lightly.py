@@ -86,7 +86,7 @@ class Lightly(ContrastiveObjective):
         u times (b, d) -> ()
 
     Args:
-        loss: The name of a class in ``lightly.loss``, as ``"VICRegLoss"``.
+        loss: The name of a class in ``lightly.loss``, such as ``"VICRegLoss"``.
         options: Arguments of its constructor.
 
     Raises:

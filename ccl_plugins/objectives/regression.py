@@ -14,12 +14,12 @@ from ccl_plugins.protocols import Sizes, Table
 
 @dataclass(eq=False, repr=False)
 class Regression(LayeredHead):
-    r"""Mean squared error of values, standardized by the table's means and deviations, predicted by a head.
+    r"""Mean squared error of a head that predicts values, standardized by their means and deviations.
 
     ``mean_c (p_c - (z_c - mean_c) / deviation_c)²``.  Positives and negatives: none.  Each view is read by
-    itself, all of equal weight, from the backbone's features.  As a guide it keeps the values in what it
-    reads, or suppresses them, without a hidden layer by the best linear head of the batch, which the
-    encoder cannot outrun, or by a reversed gradient.
+    itself, all of equal weight, from the backbone's features.  As a guide it keeps the values in the
+    vectors that it reads, or suppresses them: by a reversed gradient or, without a hidden layer, by the
+    best linear head of the batch, which the encoder cannot outrun.
 
     Equation:
         \ell_i = \operatorname{mean}_c \left( h_c(f_i) - \frac{z_{ic} - \mu_c}{\sigma_c} \right)^2

@@ -11,7 +11,7 @@ class ComposedPipeline(Protocol):
 
     @property
     def choices(self) -> Mapping[str, Any]:
-        """The choice of each kind that a pipeline has once, as ``"objective"``."""
+        """The choice of each kind that a pipeline has once, such as ``"objective"``."""
 
     @property
     def conditions(self) -> Mapping[str, Any]:

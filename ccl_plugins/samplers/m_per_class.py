@@ -16,16 +16,16 @@ from ccl_plugins.samplers.uniform import Small, Uniform, of_enough
 
 
 class MPerClass(Uniform):
-    """Batches of k classes with m samples of each, so that each sample has others of its class beside it.
+    """Batches of k classes with m samples each, so that every sample meets others of its class.
 
-    A batch has ``k = batch_size / m`` different classes, drawn at random; they come equally often,
-    whatever their size.  An epoch has ``size // batch_size`` batches, and goes through a class in random
-    order, all of it before a sample comes again.  The samples of a class stand side by side in a batch.
+    A batch has ``k = batch_size / m`` different classes, drawn at random; all classes are drawn equally
+    often, whatever their size.  An epoch has ``size // batch_size`` batches.  Within a class, samples are
+    drawn in random order, all of them before one is drawn again.  In a batch they stand side by side.
 
     Args:
-        m: Samples of each class, from 1 to ``batch_size``, which it divides.
-        columns: Metadata columns of class ids or words.  Of several, a class is one combination of their
-            values.  A sample that lacks a value of one is not drawn, and a warning counts such samples.
+        m: Samples of each class, a divisor of ``batch_size``.
+        columns: Metadata columns of class ids or words.  With several columns, a class is a combination of
+            values.  A sample without a value in one of them is not drawn; a warning counts such samples.
         small: What to do with classes that have fewer than m samples: ``"error"``; ``"repeat"``: a sample
             comes several times in its batch; or ``"leave_out"``: their samples are not drawn, and a warning
             counts them.

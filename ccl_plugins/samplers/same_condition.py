@@ -16,9 +16,9 @@ class SameCondition(OfClasses):
     """Batches of samples with one condition value, so that negatives share the anchor's condition.
 
     Each value gets a share of an epoch's ``size // batch_size`` batches in proportion to its samples,
-    rounded up or down at random.  Its samples come in random order, none twice in a batch, and all of
-    them before one comes again, except those that fill up the last batch.  In a hierarchy, samples with
-    the same value are equal in all levels.
+    rounded up or down at random.  The samples of a value are drawn in random order, and all of them are
+    drawn before a sample is drawn again, except to fill up the last batch.  No sample is twice in a batch.
+    In a hierarchy, samples with the same value are equal in all levels.
 
     Args:
         small: What to do with values that have fewer samples than a batch: ``"error"``; ``"repeat"``: a

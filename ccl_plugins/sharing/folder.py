@@ -49,7 +49,7 @@ def write_folder(
     Args:
         run: The run.
         folder: The folder, new or empty.
-        repository: Its name on the Hugging Face Hub, as ``"me/model"``, for the lines that load it.
+        repository: Its name on the Hugging Face Hub, such as ``"me/model"``, for the lines that load it.
         license: The identifier of its license on the Hub, as ``"mit"``; None: the card says that there is
             none.
 

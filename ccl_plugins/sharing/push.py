@@ -15,8 +15,8 @@ from ccl_registry import Mistake
 class Push:
     """Share a finished run's backbone on the Hugging Face Hub.
 
-    A repository has the weights, what loads them without this library, and a card that says what they were
-    trained on, under which condition, what their features tell and what leaks.
+    A repository has the weights, a loader that does not need this library, and a card: the training data,
+    the condition, and what the features tell of each column.
     """
 
     example = "ccl push runs/color_digits_fair me/fair-digits --license mit"

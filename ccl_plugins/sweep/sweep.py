@@ -56,7 +56,7 @@ class Sweep:
         spaces: The grids, or the one space of a search.  Each has a list of values for every key, or a
             range, which is for a search only; a grid's ``name`` is a list of one.
         out: The sweep's folder.
-        metric: The metric of the validation part that cells are compared by, as ``"linear/top1"``.
+        metric: The metric of the validation part that cells are compared by, such as ``"linear/top1"``.
         direction: Whether the metric is to be ``"maximize"``d or ``"minimize"``d.
         trials: Cells of a search; None: all cells of a grid.
         seed: The seed of a search.

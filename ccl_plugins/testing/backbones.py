@@ -81,7 +81,7 @@ def check_features_are_as_long_as_it_says(subject: Subject) -> None:
 
 
 def check_a_call_changes_nothing_else(subject: Subject) -> None:
-    """A call must change neither its input nor a mode, and seed no global generator; it may draw of one.
+    """A call must not change its input or a mode, nor seed a global generator; it may draw from one.
 
     Nor may its constructor seed one: the views of a run would follow from it, and not from the run's seed.
     """
@@ -99,7 +99,7 @@ def check_a_call_changes_nothing_else(subject: Subject) -> None:
 
 
 def check_moves_to_a_device_whole(subject: Subject) -> None:
-    """What it computes with must move to a device: be in parameters, in buffers, or made like its input.
+    """All tensors of a call must be parameters, buffers, or made on the device of the input.
 
     Examined on the device `meta`, which holds no numbers; a call that reads numbers is not examined.
     """
@@ -128,7 +128,7 @@ def check_every_weight_has_a_gradient(subject: Subject) -> None:
 
 
 def check_what_learns_is_in_its_weights(subject: Subject) -> None:
-    """What a gradient reaches must be among ``parameters()``, and nothing else may learn.
+    """All that a gradient reaches must be among ``parameters()``, and nothing else may learn.
 
     After some steps of training, two backbones of equal state dicts must give equal features: a checkpoint
     holds no Python attributes, lists of parameters, or buffers that are not persistent.
@@ -155,7 +155,7 @@ def check_what_learns_is_in_its_weights(subject: Subject) -> None:
 
 
 def check_images_before_do_not_count(subject: Subject) -> None:
-    """Features must not depend on the sizes of the images before: a pipeline may have views of several.
+    """Features must not depend on the sizes of earlier images: views may have several sizes.
 
     What is made for the first size, such as positions, is made again for another.
     """
@@ -180,7 +180,7 @@ CHANNELS, SIZES = (1, 3, 4), (0.5, 0.75, 1, 1.125, 1.5, 2)
 
 
 def check_takes_what_it_does_not_refuse(subject: Subject) -> None:
-    """What ``check_channels``, ``check_image_size`` and ``check_tokens`` accept, the network must take.
+    """The network must take what ``check_channels``, ``check_image_size`` and ``check_tokens`` accept.
 
     They accept what it is checked with, and raise a ValueError for what it does not take.
     """
@@ -392,7 +392,7 @@ def _inside(patches: Tensor) -> Tensor:
 
 
 def check_patches_are_in_place(subject: Subject) -> None:
-    """``patches(x)`` must be (n, rows, columns, f) numbers, each of what is there in the image."""
+    """``patches(x)`` must be (n, rows, columns, f) features, each of the patch at this place."""
     backbone, x = subject.build().eval(), network_inputs(subject.target, 2)
     patches = trait(backbone, "patches")
     if patches is None:

@@ -56,7 +56,7 @@ def check_its_example_is_a_call_of_it(subject: Subject) -> None:
 
 
 def check_its_help_waits_for_no_large_library(subject: Subject) -> None:
-    """Its module must not import torch and the like: it imports where it runs what takes seconds."""
+    """The module of a command must not import torch or another slow library: ``run`` imports these."""
     module = subject.target.__module__
     if getattr(sys.modules[module], "__spec__", None) is None:
         raise SkipTest("it is of this session, and of no module that can be imported")

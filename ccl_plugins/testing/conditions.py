@@ -357,7 +357,7 @@ class _Watched(Split):
 
 
 def check_a_missing_value_stays_missing(subject: Subject) -> None:
-    """Where the metadata lack a value, NaN or -1, so must the condition; it may refuse it under "error".
+    """A value that is missing in the metadata (NaN or -1) must be missing in the condition, or refused.
 
     What it gives in place of one, such as a mean or a class, would be compared as if it were known.
     """
@@ -454,7 +454,7 @@ def check_is_on_the_device_of_the_batch(subject: Subject) -> None:
 
 
 def check_gives_the_column_that_it_names(subject: Subject) -> None:
-    """A condition with a ``column`` must not read another: measurements of this one count as its own."""
+    """A condition with a ``column`` must read no other: measurements of the column count as its own."""
     condition = _build_fitted(subject)
     split, known, named = Split(), fit(condition), 0
     for key, variable in _parts(condition).items():

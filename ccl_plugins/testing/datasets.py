@@ -221,7 +221,7 @@ def _kind(values: Tensor) -> str:
 
 
 def check_what_is_missing_says_so(subject: Subject) -> None:
-    """A missing value must be NaN, or -1 among class ids and 0/1 columns, and no number or word for it.
+    """A missing value must be NaN, or -1 among class ids and 0/1 columns, and no other number or word.
 
     So -9999, the mean of the others, a class id 255 and the word ``nan`` count as values.
     """
@@ -415,7 +415,7 @@ def _digest(parts: Iterable[Any]) -> Tensor:
 
 
 def check_keeps_no_file_of_other_settings(subject: Subject) -> None:
-    """A file that it writes beside others, to read them faster, must not be read with other settings."""
+    """A file that a data set writes to read others faster must not be read with other settings."""
     if subject.chosen or not callable(subject.example or getattr(subject.target, "EXAMPLE", None)):
         raise SkipTest("no function writes its files, as a static method EXAMPLE does")
     used, again = subject.with_files(), subject.with_files()
@@ -434,7 +434,7 @@ def check_keeps_no_file_of_other_settings(subject: Subject) -> None:
 
 
 def check_seeds_no_global_generator(subject: Subject) -> None:
-    """It must not seed Python's, numpy's or torch's global generator: the views of an image follow.
+    """It must not seed Python's, numpy's or torch's global generator, which draw the views next.
 
     To draw the same numbers each time, seed a generator of its own.
     """
@@ -483,7 +483,7 @@ def _image(split: Any, row: int, name: str) -> dict[str, Tensor]:
 
 
 def check_not_all_images_are_equal(subject: Subject) -> None:
-    """Rows must have images of their own: of those of a split, not all may be equal."""
+    """The images of a split must not all be equal: each row has an image of its own."""
     dataset = subject.build()
     for name in SPLITS:
         split = dataset(name)
@@ -494,7 +494,7 @@ def check_not_all_images_are_equal(subject: Subject) -> None:
 
 
 def check_the_test_split_is_another(subject: Subject) -> None:
-    """Of the first 64 test images, most must not be the first or, from its end, the last of training."""
+    """Most of the first 64 test images must not be the first or the last images of the training split."""
     train, test = map(subject.build(), SPLITS)
     count = min(64, len(train), len(test))
     images = [_pixels(test[i][0]) for i in range(count)]
@@ -508,7 +508,7 @@ def check_the_test_split_is_another(subject: Subject) -> None:
 
 
 def check_no_test_image_is_in_training(subject: Subject) -> None:
-    """No test image may be a training image, but as often as training images repeat each other.
+    """Test images must repeat training images no more often than training images repeat each other.
 
     ``ccl inspect`` names them.  Images of one color count for neither, nor do copies of a few images, as of
     a rare class.

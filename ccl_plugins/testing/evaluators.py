@@ -107,7 +107,7 @@ def observe(subject: Subject, evaluator: Any) -> Any:
 
 
 def check_measurements_are_named_numbers(subject: Subject) -> None:
-    """An evaluator must return one or more finite measurements, each with a name as ``"linear/top1"``.
+    """An evaluator must return one or more finite measurements, with names such as ``"linear/top1"``.
 
     No two have the same name.  The ends of an interval must be finite too, the lower one first.
     """
@@ -295,7 +295,7 @@ def _collapsed(split: Frozen) -> Frozen:
 
 
 def check_says_where_a_number_is_undefined(subject: Subject) -> None:
-    """Of samples of one class there are finite numbers, or `UndefinedMetric` says that there are none.
+    """For samples of one class, numbers must be finite, or `UndefinedMetric` says that there are none.
 
     Of a column of numbers that are all equal, nothing can be told: what is higher the more features tell of
     it, as the share of its variance, is undefined and not 0.
@@ -324,7 +324,7 @@ def check_says_where_a_number_is_undefined(subject: Subject) -> None:
 
 
 def check_other_test_features_change_the_number(subject: Subject) -> None:
-    """What is measured of a column must depend on the features of the test split, and on all its samples.
+    """A measurement of a column must depend on the features of all samples of the test split.
 
     Of an evaluator with ``split = "train"`` it is those of the training split.  If the second half of the
     samples become copies of the first half, the number is another one; so it is if three of 159 samples,
@@ -387,7 +387,7 @@ def _with_features_of(split: Frozen, rows: slice, start: int) -> Frozen:
 
 
 def check_reads_what_it_declares(subject: Subject) -> None:
-    """An evaluator must read the ``columns`` that it declares, and no others; what it ``reads_...``, too.
+    """An evaluator must read exactly what it declares: its ``columns`` and what it ``reads_...``.
 
     Of a column with several numbers for each sample it reads all.  A data set without one of its columns is
     refused, and what it does not declare a run may not have.
@@ -443,7 +443,7 @@ def _numbers(measurements: Sequence[Measurement]) -> dict[str, list[float]]:
 
 
 def check_reads_the_column_of_its_parameter(subject: Subject) -> None:
-    """With another value of a parameter that names a column, the column of that name must be read."""
+    """A parameter that names a column must decide which column is read."""
     params, built = subject.choice.params, subject.build()
     named = [key for key, value in params.items() if value in [*trait(built, "columns")]]
     if not named:
@@ -496,7 +496,7 @@ def check_takes_one_number_of_a_sample_either_way(subject: Subject) -> None:
 
 
 def check_noise_meets_the_chance_that_is_stated(subject: Subject) -> None:
-    """Of features that say nothing, a measurement of class ids must be near its ``chance``.
+    """With features of noise, a measurement of class ids must be near its ``chance``.
 
     With 360 test samples in 3 classes a share has a standard deviation of .025: it may differ by .12.
     Where two thirds of the samples are of one class, neither noise nor equal features are above it by as
@@ -539,7 +539,7 @@ def _two_thirds_of_one_class(split: Frozen) -> Tensor:
 
 
 def check_does_not_learn_from_the_test_split(subject: Subject) -> None:
-    """With test values in another order, or features that say nothing, there is little above chance.
+    """With test values in another order, or with features of noise, little may be above chance.
 
     What is fitted to the test split, or to both, keeps its value.  This is for measurements of a column
     with a chance level; where lower values are better, the gain is a part of it.
@@ -586,7 +586,7 @@ def _with_shuffled_columns(split: Frozen) -> Frozen:
 
 
 def check_reads_the_features_alone(subject: Subject) -> None:
-    """Features cannot follow when the classes of the test split change places: one order alone scores well.
+    """If classes of the test split change places, one order alone may score well: features stay the same.
 
     What has the column itself beside the features scores well in each.  The shares of right answers in all
     orders are 1 together, so the least must be at most .55.  This is for measurements of class ids that
@@ -701,7 +701,7 @@ def check_is_fitted_within_the_samples_if_it_says_so(subject: Subject) -> None:
 
 
 def check_leaves_out_samples_without_a_value(subject: Subject) -> None:
-    """Samples without a value, NaN or -1, must be left out: what is measured is that of the others.
+    """Samples without a value, NaN or -1, must be left out of a measurement.
 
     A number that is not finite, and an error, are no wrong numbers: a run says them.
     """
@@ -795,7 +795,7 @@ def check_takes_any_class_ids(subject: Subject) -> None:
 
 
 def check_has_no_number_of_classes_that_training_lacks(subject: Subject) -> None:
-    """Where training has none of the classes that are measured, no measurement of them is below chance.
+    """Where training has none of the measured classes, no measurement may be below chance.
 
     What is fitted to the training split names none of them, whatever features hold: that is an
     `UndefinedMetric`, and not 0.  What is found within the measured samples alone stays as it is.  Where

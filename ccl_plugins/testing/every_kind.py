@@ -64,7 +64,7 @@ OUT_OF_RANGE = (-(10**9), 0, -0.5, math.nan, math.inf)
 
 
 def check_names_a_number_that_it_refuses(subject: Subject) -> None:
-    """A number out of range must be refused by a ValueError or TypeError of one line that has its name.
+    """A number out of range must be a ValueError or TypeError of one line that names the parameter.
 
     The constructor may take any number; what it refuses, it must not leave to a library's message.
     """

@@ -220,7 +220,7 @@ def _of(artists: Sequence[Any]) -> list[Tensor]:
 
 
 def check_draws_runs_or_says_why_not(subject: Subject) -> None:
-    """Of one run and of several it must return a matplotlib Figure, or raise `DoesNotApply` and say why.
+    """For one run and for several, it must return a matplotlib Figure, or raise `DoesNotApply` and say why.
 
     So it must of a run that was not evaluated, of one that was not measured before training, of runs with
     other measurements than those beside them, and of many.  What it draws must have a number, a shape, an
@@ -248,7 +248,7 @@ def check_draws_runs_or_says_why_not(subject: Subject) -> None:
 
 
 def check_draws_what_it_can(subject: Subject) -> None:
-    """Runs that it draws must be drawn beside one that was not evaluated, too, wherever that one stands."""
+    """A run that was not evaluated must not keep a figure from drawing the runs beside it."""
     _picture_or_skip(subject, *BOTH)
     for titles in ((*BOTH, NOT_EVALUATED), (NOT_EVALUATED, *BOTH)):
         drawn = _picture(subject, *titles)
@@ -257,7 +257,7 @@ def check_draws_what_it_can(subject: Subject) -> None:
 
 
 def check_draws_every_run(subject: Subject) -> None:
-    """Of two runs it must draw more than the first or the last; a part for each if it is `side_by_side`."""
+    """Two runs must both be drawn, each in a part of its own if the figure is `side_by_side`."""
     applied = False
     for titles in PAIRS:
         pictures = [_picture(subject, *some) for some in (*zip(titles), titles, titles[::-1])]
@@ -277,7 +277,7 @@ def check_draws_every_run(subject: Subject) -> None:
 
 
 def check_can_be_saved(subject: Subject) -> None:
-    """What it draws must be written as SVG and PNG."""
+    """A figure must be one that can be written as SVG and as PNG."""
     drawn = _picture_or_skip(subject, *BOTH)
     require("<svg" in svg(drawn) and bool(png(drawn)), "it cannot be written")
 
@@ -294,7 +294,7 @@ def check_is_deterministic(subject: Subject) -> None:
 
 
 def check_is_the_same_in_another_process(subject: Subject) -> None:
-    """The same runs must give the same figure in every process: sets of strings have other orders there."""
+    """The same runs must give the same figure in every process, where sets may have another order."""
     folder = _runs(subject)["plain"].path.parent
     require_same_in_another_process(_drawn_of_all, subject.choice, str(folder))
 
@@ -315,7 +315,7 @@ def _drawn_of_all(choice: engine.Choice, folder: str) -> list[Tensor]:
 
 
 def check_draws_each_run_under_its_title(subject: Subject) -> None:
-    """What is labelled with a run's title, or stands below it, must be what it draws of this run alone.
+    """What stands under a run's title must be what the figure draws of this run alone.
 
     Two runs must not have changed places; the numbers of each may be others beside another run.  The name
     of a run's folder must not stand in place of its title.
@@ -365,7 +365,7 @@ def _equal(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
 
 
 def check_leaves_everything_as_it_is(subject: Subject) -> None:
-    """It must change nothing of a run, in its folder or in memory, nor of matplotlib, pyplot or torch.
+    """A figure must not change a run, in its folder or in memory, nor matplotlib, pyplot or torch.
 
     Draw on a new ``matplotlib.figure.Figure``, or on one of ``ccl_plugins.figures.figure``.  The runs are
     new ones, of which nothing was drawn before; matplotlib's settings are not its defaults, and a figure of

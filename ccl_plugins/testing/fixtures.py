@@ -41,7 +41,7 @@ class PluginInstaller:
 
         Args:
             name: Its name.
-            entry_points: By group, as ``{"ccl_plugins.kernel": {"ring": "ccl_ring:Ring"}}``.
+            entry_points: By group, such as ``{"ccl_plugins.kernel": {"ring": "ccl_ring:Ring"}}``.
             files: The text of its modules, by path.
             version: Its version.
 

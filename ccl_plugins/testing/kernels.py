@@ -271,7 +271,7 @@ def check_a_pair_depends_on_no_other(subject: Subject) -> None:
 
 
 def check_reads_every_condition_it_names(subject: Subject) -> None:
-    """Of a kernel that names several conditions, another order of one's values must change the matrix.
+    """With several conditions, another order of the values of one of them must change the matrix.
 
     Values of every type that it accepts for a condition are given.
     """
@@ -288,7 +288,7 @@ def check_reads_every_condition_it_names(subject: Subject) -> None:
 
 
 def check_takes_its_conditions_by_name(subject: Subject) -> None:
-    """Of a kernel that names several conditions, the order of a mapping must not matter."""
+    """With several conditions, the order of names in the mapping must not matter."""
     kernel = _joint(subject).kernel
     given = conditions(kernel, 5)
     turned = dict(reversed(given.items()))
@@ -389,7 +389,7 @@ def check_radial_is_the_kernel_by_distance(subject: Subject) -> None:
 
 
 def check_distances_are_what_its_scale_divides(subject: Subject) -> None:
-    """Optional ``distances(a, b)`` must be 0 for equal values, never below, and what ``scale`` divides.
+    """Optional ``distances(a, b)`` must be 0 for equal values, never below 0, and be divided by ``scale``.
 
     So with all distances and the scale twice as large, the similarities must be the same.
     """

@@ -102,7 +102,7 @@ def check_opens_a_lightning_logger(subject: Subject) -> None:
 
 
 def check_leaves_what_it_names(subject: Subject) -> None:
-    """``files`` must name all that it leaves in the run's folder, and leave nothing elsewhere."""
+    """``files`` must name every file that a logger leaves in the run's folder; it leaves none elsewhere."""
     logger = subject.build()
     names = list(trait(logger, "files"))
     for name in names:
@@ -124,7 +124,7 @@ def check_leaves_what_it_names(subject: Subject) -> None:
 
 
 def check_keeps_what_it_logged_when_it_is_resumed(subject: Subject) -> None:
-    """Opened with ``done``, it must go on with what it began, and write no file anew that it began.
+    """Opened with ``done``, a logger must continue the files that it began, and begin none of them anew.
 
     So must one that is ``on_disk`` with a ``done`` of 0, of a run that was stopped in its first steps.
     """
@@ -149,7 +149,7 @@ def check_keeps_what_it_logged_when_it_is_resumed(subject: Subject) -> None:
 
 
 def check_repeats_no_step_when_it_is_resumed(subject: Subject) -> None:
-    """Steps after ``done`` are logged again: what was logged of them must go, or be hidden.
+    """Steps after ``done`` are logged again: their earlier numbers must be deleted or hidden.
 
     Examined by the sizes of files, of a logger that is ``on_disk``.  They may differ by half of what a step
     adds, since a time has not the same number of digits each time.
@@ -230,7 +230,7 @@ NUMBERS: dict[str, tuple[int, str, float]] = {
 
 
 def check_writes_every_number(subject: Subject) -> None:
-    """Another number of any step must give other files, as must a number that comes late, or another step.
+    """Every number must be in the files: another number, another step or a late number must change them.
 
     The monitors of a step and its loss come in two calls.  Examined by the files of a logger that is
     ``on_disk``, if two equal runs give equal ones.
@@ -267,7 +267,7 @@ def check_writes_every_number(subject: Subject) -> None:
 
 
 def check_keeps_the_evaluation_that_is_last(subject: Subject) -> None:
-    """What ``log_evaluation`` gets must take the place of what it got before at this step, and of no other.
+    """``log_evaluation`` must replace its earlier numbers of the same step, and no other numbers.
 
     Examined by the sizes of files, of a logger that is ``on_disk``: many numbers are measured before
     training, logged at the last step, measured after it, and measured again in a later session.
@@ -318,7 +318,7 @@ def check_keeps_what_it_logged_of_a_run_that_fails(subject: Subject) -> None:
 
 
 def check_leaves_what_it_gets(subject: Subject) -> None:
-    """Numbers and hyperparameters must be as before: all loggers of a run get the same."""
+    """A logger must not change the numbers and hyperparameters that it gets: other loggers get them too."""
     metrics = {"loss": 16 / 3, "lr": 1e-3 / 7, "objective/scale": float("nan")}
     given: dict[str, Any] = {
         "log_hyperparams": hyperparameters(),
@@ -337,7 +337,7 @@ def check_leaves_what_it_gets(subject: Subject) -> None:
 
 
 def check_leaves_the_generators(subject: Subject) -> None:
-    """Python's, numpy's and torch's generators must be as before: the views of a run are drawn from them.
+    """A logger must not change the state of Python's, numpy's or torch's generators, which draw the views.
 
     Draw the name of a run from `uuid`, say.
     """

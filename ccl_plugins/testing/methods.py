@@ -82,7 +82,7 @@ def observe(subject: Subject, method: Any) -> Any:
 
 
 def check_keeps_its_backbone(subject: Subject) -> None:
-    """The attribute ``backbone`` must be the network that is supplied, as it is, and ``encode`` call it.
+    """The attribute ``backbone`` must be the supplied network, unchanged, and ``encode`` must call it.
 
     After training it encodes by itself, for probes and exports; pretrained weights must survive.  Where a
     teacher, its momentum encoder, is what is kept, ``encode`` may call the teacher's copy of it, or
@@ -130,7 +130,7 @@ def close(x: Tensor, y: Tensor) -> bool:
 
 
 def check_features_are_of_the_backbone(subject: Subject) -> None:
-    """Features that ``embed`` gives must be what a network that is trained gave, and differ between views.
+    """The features of ``embed`` must come from a network that is trained, and differ between views.
 
     The network is ``backbone``, or, of a method whose ``backbone`` is its teacher, the student.  They
     carry a gradient, for objectives with layers of their own.
@@ -261,7 +261,7 @@ def _changes(compute: Callable[[], Tensor], weights: list[Tensor]) -> bool:
 
 
 def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
-    """``after_step`` must move each frozen copy of a trained weight by ``1 - momentum`` of its way to it.
+    """``after_step`` must move each frozen copy to its trained weight by ``1 - momentum`` of the way.
 
     Without the trait ``momentum``, it must move it by at most three quarters: an encoder that moves faster
     declares its momentum; and a teacher that never moves is in evaluation mode, whatever the method's.  In
@@ -788,7 +788,7 @@ def check_masks_the_views_that_it_says(subject: Subject) -> None:
 
 @torch.no_grad()
 def check_scores_masked_patches(subject: Subject) -> None:
-    """Scores of masked patches must be a student's, which has not seen them, and a teacher's, which has.
+    """Scores of masked patches must be of a student that has not seen them and a teacher that has.
 
     They come in the order of the samples, and of the views of each.
     """
@@ -911,7 +911,7 @@ def check_only_buffers_are_enqueued(subject: Subject) -> None:
 
 
 def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
-    """After ``load_state_dict`` in the middle of an epoch, the next steps must equal those that were due.
+    """After ``load_state_dict`` in the middle of an epoch, steps must equal those of an unbroken run.
 
     The state dict must hold queue, its conditions and momentum encoder; ``read_conditions`` is called
     again before the next step.

@@ -698,7 +698,7 @@ _loss = torch.no_grad()(loss_of_pairs)
 
 
 def check_takes_the_negatives_that_it_is_given(subject: Subject) -> None:
-    """Fewer negatives, as a mask or by ``exclude``, and draws must change the loss or be refused.
+    """A mask of negatives, ``exclude`` and draws must change the loss, or be refused.
 
     Read the negatives of ``pairs``: other keys must not reach a term that reads no condition.  A loss that
     reads no queue may have none.
@@ -780,7 +780,7 @@ def check_keeps_the_type_and_device_of_embeddings(subject: Subject) -> None:
 
 
 def check_compares_within_views_as_it_says(subject: Subject) -> None:
-    """Keys of an anchor's own view must reach its term if ``within_view`` says so, and its own never.
+    """Keys of the anchor's own view must count if ``within_view`` says so, but the anchor itself never.
 
     Each term that depends on one anchor alone is looked at, beside keys with a gradient of their own.  Keys
     of the anchor's image in a queue must not reach it either.
@@ -848,7 +848,7 @@ def _gradient(number: Tensor, by: Tensor) -> Tensor:
 
 
 def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
-    """With ``reads_features`` or ``reads_patches``, other ones must change the loss.
+    """With ``reads_features`` or ``reads_patches``, other features or patches must change the loss.
 
     Other projections must then change it if ``reads_projections`` says so.
     """
@@ -879,7 +879,7 @@ def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
 
 
 def check_learns_what_it_registers(subject: Subject) -> None:
-    """Each parameter must have a gradient, and no tensor that is none may: no optimizer gets it."""
+    """Every parameter must have a gradient, and no other tensor may: an optimizer gets parameters alone."""
     objective, batch = prepared(subject)
     views = batch.views.clone().requires_grad_()
     _training_step(objective, batch, 0, 2)
@@ -932,7 +932,7 @@ VIEWS = ("symmetric", "within_view")
 
 
 def check_reads_the_parameters_that_it_takes(subject: Subject) -> None:
-    """With another ``kernel``, ``temperature``, ``symmetric`` or ``within_view``, the loss must be another.
+    """Another ``kernel``, ``temperature``, ``symmetric`` or ``within_view`` must give another loss.
 
     Or its gradient.  With another ``on`` it reads the condition of that name.
     """
@@ -969,7 +969,7 @@ def _in_use(subject: Subject) -> list[Tensor]:
 
 
 def check_follows_a_schedule_of_each_number(subject: Subject) -> None:
-    """A number that is scheduled or learned must count with its value, which ``scalars()`` gives.
+    """The loss must use the present value of a scheduled or learned number, which ``scalars()`` gives.
 
     The loss must be that of an objective with this number; read the attribute in every ``terms``.
     """
@@ -1008,7 +1008,7 @@ def check_follows_a_schedule_of_each_number(subject: Subject) -> None:
 
 
 def check_forgets_what_it_says(subject: Subject) -> None:
-    """With ``hides`` or ``measures_dependence``, embeddings that tell of the condition must cost more."""
+    """With ``hides`` or ``measures_dependence``, embeddings that tell the condition must raise the loss."""
     objective, _ = prepared(subject)
     said = [each for each in ("hides", "measures_dependence") if trait(objective, each)]
     if not said or isinstance(objective, Mixture) or [*objective.parameters()]:

@@ -96,7 +96,7 @@ def check_has_the_rate_it_was_given(subject: Subject) -> None:
 
 
 def check_groups_keep_what_they_have(subject: Subject) -> None:
-    """The rate and the weight decay of a group must go before the options, and stay: schedules set them."""
+    """A group's rate and weight decay must override the options, and stay: schedules set them."""
     made = network()
     optimizer = subject.build()(groups(made))
     for steps in range(3):
@@ -120,7 +120,7 @@ def check_follows_the_rate_of_its_groups(subject: Subject) -> None:
 
 
 def check_each_group_steps_at_its_own_rate(subject: Subject) -> None:
-    """A lower rate of one group must make its steps smaller, and leave those of others."""
+    """A lower rate of one group must make the steps of this group smaller, and of no other."""
 
     def sizes(*factors: float) -> list[float]:
         made = network()
@@ -182,7 +182,7 @@ def check_what_does_not_decay_stays(subject: Subject) -> None:
 
 
 def check_a_parameter_without_gradient_stays(subject: Subject) -> None:
-    """What no loss reached has no gradient, `None`: a step must leave it, and change the others.
+    """A step must leave a parameter whose gradient is None as it is, and change the others.
 
     So must a second step, which finds what the first one kept.
     """
@@ -209,7 +209,7 @@ def several() -> list[nn.Parameter]:
 
 
 def check_steps_parameters_of_any_shape(subject: Subject) -> None:
-    """A group has parameters of any shape, as a number or a convolution's: a step must change each."""
+    """A step must change parameters of every shape, such as a single number or a convolution's."""
     made = several()
     before = [parameter.detach().clone() for parameter in made]
     optimizer = subject.build()([{"name": "decay", "params": made, "lr": 0.02}])
@@ -221,7 +221,7 @@ def check_steps_parameters_of_any_shape(subject: Subject) -> None:
 
 
 def check_decays_by_its_option(subject: Subject) -> None:
-    """A `weight_decay` that the constructor takes must change the steps of a group that has none."""
+    """The constructor's `weight_decay` must count for a group that has none of its own."""
     weights = []
     for decay in (0.001, 0.5):
         params = {**subject.choice.params, "weight_decay": decay}
@@ -237,7 +237,7 @@ def check_decays_by_its_option(subject: Subject) -> None:
 
 
 def check_resumes_exactly(subject: Subject) -> None:
-    """What steps depend on must be in ``state_dict()``: a resumed run goes on as if never stopped."""
+    """All that steps depend on must be in ``state_dict()``: a resumed run goes on as if never stopped."""
     made = network()
     optimizer = subject.build()(groups(made))
     take_steps(made, optimizer, range(2))

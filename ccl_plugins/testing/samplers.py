@@ -171,7 +171,7 @@ def _require_indices(batch: Any, size: int, batch_size: int, report: str) -> Non
 
 
 def check_partners_are_other_samples(subject: Subject) -> None:
-    """Partners must be other samples than their anchors, at least some: a partner is a second sample."""
+    """At least some partners must be other samples than their anchors: a partner is a second sample."""
     batches = torch.cat(epoch(subject.build(), 0))
     if batches.ndim < 2:
         raise SkipTest("it draws no partners")
@@ -288,7 +288,7 @@ def _epoch_of_rank(choice: engine.Choice, supplied: dict[str, Any]) -> Batches:
 
 
 def check_takes_the_types_that_it_accepts(subject: Subject) -> None:
-    """Values of every type that ``value_types`` names, without it of any, must give whole epochs.
+    """Values of each type in ``value_types`` (without it, of any type) must give whole epochs.
 
     Class ids may have gaps, and numbers one column or several.  A sampler may refuse a form by a
     ValueError when it is built, but not all forms of a type that it names.
@@ -335,7 +335,7 @@ def check_what_it_reads_changes_what_it_draws(subject: Subject) -> None:
 
 
 def check_an_epoch_visits_every_sample_once(subject: Subject) -> None:
-    """The anchors of an epoch must be all samples, each once, but those that fill no last batch.
+    """The anchors of an epoch must be all samples, each once, except a rest that fills no batch.
 
     A sampler that leaves out samples or repeats them on purpose breaks this, and says why.
     """
@@ -349,7 +349,7 @@ def check_an_epoch_visits_every_sample_once(subject: Subject) -> None:
 
 
 def check_in_time_every_sample_comes(subject: Subject) -> None:
-    """In 100 epochs every sample must come, as an anchor or as a partner, one of a rare value too.
+    """In 100 epochs every sample must be drawn, as an anchor or a partner, also one of a rare value.
 
     One that draws with replacement, or leaves out what fills no last batch, leaves out others in each
     epoch.  A sampler that leaves out samples on purpose breaks this, and says why; where values are rare,

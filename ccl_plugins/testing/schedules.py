@@ -41,7 +41,7 @@ LARGEST = 50
 
 
 def check_factors_are_numbers(subject: Subject) -> None:
-    """A factor must be a number from 0 to 50, and no percentage; not all of a run's are 0.
+    """A factor must be a number from 0 to 50, not a percentage, and not 0 throughout a run.
 
     A one-cycle that begins at its option's rate rises to 25 times that.
     Training asks for the factor after the last step, too: any number does, for no step is taken with it.
@@ -73,7 +73,7 @@ def check_a_factor_is_a_function_of_its_step(subject: Subject) -> None:
 
 
 def check_the_warm_up_rises(subject: Subject) -> None:
-    """In the warm-up the factor must rise from its own first one, up to the warm-up's last step.
+    """In the warm-up the factor must rise from its first value until the warm-up's last step.
 
     What falls in it all the same, as a cosine over the whole run, is divided by the factors without one.
     """

@@ -140,7 +140,7 @@ def checks(
     """The checks of all components of a distribution, or of one component.
 
     Args:
-        what: The name of an installed distribution; or a choice, as ``ccl.kernel("ring", radius=2)``
+        what: The name of an installed distribution; or a choice, such as ``ccl.kernel("ring", radius=2)``
             or ``ccl.local("kernel", Ring)``.
         examples: Parameters in place of a class's ``EXAMPLE``, by ``"kernel/ring"``.  For a component
             that reads files, give a function that writes them into an empty folder and returns the

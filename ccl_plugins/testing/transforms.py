@@ -192,7 +192,7 @@ def _kinds(built: Any) -> list[tuple[str, Any]]:
 
 
 def check_views_of_an_image_are_drawn_apart(subject: Subject) -> None:
-    """Of a random transform, views of one image must differ: equal ones are no pair to learn from.
+    """A random transform must give different views of one image: nothing is learned from equal views.
 
     Draw inside the loop over the views, each step: where one flip or one brightness is drawn for all, what
     it changes goes together in two views from seed to seed.  This is for views of one modality and one
@@ -295,7 +295,7 @@ def _takes_images(built: Any, batch: Any) -> bool:
 
 
 def check_views_show_their_image(subject: Subject) -> None:
-    """Under the same seed, views of another image must be other views, each of them."""
+    """Under the same seed, every view of another image must be another view."""
     built, ((sample, *_), batch) = subject.build(), samples(subject)
     if not _takes_images(built, batch):
         raise SkipTest("it takes no images of whole numbers")
@@ -307,7 +307,7 @@ def check_views_show_their_image(subject: Subject) -> None:
 
 
 def check_remembers_no_image(subject: Subject) -> None:
-    """A call must not depend on the calls before it: an image comes again in each epoch, to be drawn anew.
+    """A call must not depend on earlier calls: each epoch draws new views of an image.
 
     Nor may it know an image by ``id()``, since memory is used again for the next one, or by a part of it.
     """
@@ -422,7 +422,7 @@ def _require_shape(built: Any, image: Any, shape: tuple[int, ...]) -> None:
 
 
 def check_a_pil_image_is_as_its_pixels(subject: Subject) -> None:
-    """``plain`` of a PIL image must be that of its pixels: features are computed of either.
+    """``plain`` must give the same for a PIL image and for its pixels: features are computed of either.
 
     The channels of an even image are compared, and quarters of another one, which show what is turned.
     """
@@ -468,7 +468,7 @@ def _drawn_of(built: Any, image: Tensor) -> list[tuple[str, Tensor]]:
 
 
 def check_plain_has_the_scale_of_views(subject: Subject) -> None:
-    """``plain(image)`` must scale pixels as views do: the backbone learns on views, and is measured on it.
+    """``plain(image)`` must scale pixels as views do: a backbone that learned on views is measured on it.
 
     Of an image that is black, or white, the value in ``plain`` is within those that views have, but for a
     twentieth of their pixels at either end, or near them.
@@ -634,7 +634,7 @@ def _unusual(like: Any, value_types: Sequence[str]) -> list[tuple[str, Any]]:
 
 
 def check_fingerprint_follows_the_files_that_it_reads(subject: Subject) -> None:
-    """If a file that a transform reads changes, and its views with it, so must its ``fingerprint()``."""
+    """If other contents of a file change the views, they must change ``fingerprint()`` too."""
     batch, changed = samples(subject)[1], False
     for path in subject.files:
         before, built = path.read_bytes(), subject.build()

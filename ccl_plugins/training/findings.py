@@ -19,7 +19,7 @@ class Finding:
     """Something that is off in a run.
 
     Args:
-        name: Its section of the page, as ``"the-loss-stays-at-chance"``.
+        name: Its section of the page, such as ``"the-loss-stays-at-chance"``.
         step: The optimizer step at which it was found; 0 is before training.
         line: What is off, and the setting to change.
         about: What it is about, as the name of a condition, where a run may have several.

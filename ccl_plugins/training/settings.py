@@ -104,35 +104,36 @@ class FitSettings:
         seed: The seed of sample order, augmentation and all other random numbers in training.
         optimizer: How gradients change the parameters, a `ccl_plugins.protocols.Optimizer`.
         schedule: How the learning rate changes, a `ccl_plugins.protocols.Schedule`.
-        lr_per: The samples in a step that the optimizer's ``lr`` is for: it scales linearly with their
-            number, and with 256 a step of 512 has twice the rate; None: it does not scale.
-        decay: ``"matrices"``: biases, norms and what the backbone names have no weight decay; ``"all"``:
-            all parameters of the method decay.
-        layer_decay: Each layer of the backbone has this factor of the next layer's learning rate.
+        lr_per: The number of samples in a step for which the optimizer's ``lr`` is meant.  The rate is
+            scaled linearly: with 256, a step of 512 samples has twice the rate; None: no scaling.
+        decay: ``"matrices"``: biases, norms and parameters that the backbone names have no weight decay;
+            ``"all"``: all parameters of the method have it.
+        layer_decay: The learning rate of each layer of the backbone is that of the next layer, multiplied
+            by this factor.
         warmup_epochs: Epochs, or parts of one, in which the learning rate rises linearly.
         workers: Processes that load and augment; None chooses by machine and data.
         devices: GPUs, or CPU processes, that share each batch, on each node.
         nodes: Machines that train together.
         precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"`` or ``"64-true"``; losses are always
             computed in at least float32.
-        accumulate: Batches whose gradients make one optimizer step, by their mean, at most those of an
-            epoch; the last step of an epoch may have fewer.
-        micro_batch: Samples of a batch that each device encodes at a time; None: all.  The gradient is
-            that of the whole batch, in the memory of a part and with twice the forward passes.
+        accumulate: The number of batches whose mean gradient makes one optimizer step, at most the batches
+            of an epoch; the last step of an epoch may have fewer.
+        micro_batch: Samples of a batch that each device encodes at a time; None: all.  The gradient stays
+            that of the whole batch; it needs less memory and twice the forward passes.
         anchors_at_once: Anchors that each device compares with all keys at a time; None: all.  The loss
-            and its gradient are the same, in the memory of a part.
+            and its gradient stay the same; they need less memory.
         clip: Largest norm of the gradient; None: no limit.
-        compile: Whether networks and objective are compiled, or the backend of torch.compile, or a mode of
-            inductor, ``{mode = "reduce-overhead"}``.
-        matmul_precision: Of float32 products on a GPU, those of losses too: ``"highest"``, ``"high"``
-            (TF32) or ``"medium"`` (bfloat16); None: as torch is set, which is ``"highest"`` by default.
-        cudnn_benchmark: Whether cuDNN tries its algorithms for each new shape and takes the fastest, which
-            may be another in the next run.
+        compile: Whether networks and objective are compiled; or the name of a backend of torch.compile, or
+            a mode of inductor, ``{mode = "reduce-overhead"}``.
+        matmul_precision: The precision of float32 products on a GPU, also in losses: ``"highest"``,
+            ``"high"`` (TF32) or ``"medium"`` (bfloat16); None: torch's setting, by default ``"highest"``.
+        cudnn_benchmark: Whether cuDNN tries its algorithms for each new shape and takes the fastest; the
+            next run may take another.
         channels_last: Whether images and filters are stored with channels last, as GPUs with tensor
             cores prefer in mixed precision.
         checkpoint_every: Epochs between checkpoints; one is always written at the end.
-        checkpoint_every_steps: Optimizer steps between further ones; None: none.
-        keep_last: Checkpoints that are kept.
+        checkpoint_every_steps: Optimizer steps between further checkpoints; None: no further ones.
+        keep_last: How many checkpoints are kept.
         log_every: Optimizer steps between logged values.
         detect_anomaly: Whether every step's loss is checked and autograd names the operation that
             made a NaN; slow.

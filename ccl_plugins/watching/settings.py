@@ -17,13 +17,13 @@ class MonitorSettings:
     """The settings of what is measured while a run trains.
 
     Args:
-        every_epochs: Epochs between measurements.  If ``every_steps`` is not given either, it is 1, or as
-            many as have 20 optimizer steps.
+        every_epochs: Epochs between measurements.  Without it and ``every_steps``, a measurement follows
+            each epoch or, where epochs are short, at least 20 optimizer steps.
         every_steps: Optimizer steps between measurements, in place of ``every_epochs``.
         evaluate: The evaluators that measure the features of recent batches, as in ``evaluate`` of a
-            pipeline.  By default ``linear`` and ``knn`` of the label, of conditions with a table and of
-            columns that the pipeline's evaluators read, ``held`` of those of which no class is on both
-            sides of what is held out, ``regression`` of those that are numbers, and
+            pipeline.  By default they are ``linear`` and ``knn`` (for numbers ``regression``) of the label,
+            of conditions with a table and of columns that the pipeline's evaluators read; ``held`` for
+            columns whose classes are never both in the held-out samples and in the others; and
             ``rankme``, ``alignment``, ``uniformity`` and ``conditional_entropy``.
 
     Raises:

@@ -418,19 +418,19 @@ def _is_narrow(tables: Tables, name: str) -> bool:
 class RisingLoss(Symptom):
     """The loss rose far above its start, or lost most of what it had gained.
 
-    A loss that changes since a queue fills, clusters are formed again or a temperature is scheduled is not
-    meant: it is compared with the chance of the present batch.
+    A loss may also change because a queue fills, clusters are formed again or a temperature is scheduled.
+    The loss is therefore compared with the chance level of the present batch.
     """
 
     follows = True
 
     def __init__(self) -> None:
         self.best = math.inf
-        """The lowest loss."""
+        """The lowest loss so far."""
         self.borne = math.inf
-        """One up to which it may rise before the scale is computed again; infinite: not known yet."""
+        """The loss above which the scale is computed again; infinite until it was computed once."""
         self.regained = self.chance = -math.inf
-        """One up to which a loss that had fallen may rise again, and the chance when the best was known."""
+        """The same bound for a loss that had fallen; the chance level when the lowest loss was found."""
 
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Compare the loss with its start and its best."""

@@ -110,7 +110,7 @@ class Project:
     Args:
         name: Name of its hook markers, and prefix of its entry-point groups, ``<name>.<kind>`` and
             ``<name>.hooks``.
-        prefix: Prefix of its hooks, as ``<prefix>_components``, and in upper case of its environment
+        prefix: Prefix of its hooks, such as ``<prefix>_components``, and in upper case of its environment
             variables, ``<PREFIX>_DISABLE`` and ``<PREFIX>_STRICT``.
         kinds: Its kinds of component.
         hooks: A class or module with its hook specifications, ``<prefix>_components`` among them.
