@@ -9,7 +9,7 @@ MOST = {
     "benchmarks": 6_500,
     "decisions": 6_900,
     "explanation": 2_900,
-    "how-to": 26_500,
+    "how-to": 17_000,
     "reference": 5_700,
     "reproduction": 13_000,
     "studies": 4_700,
