@@ -123,14 +123,14 @@ def _unlike(view: Tensor, plain: Tensor) -> bool:
     """
     images = view.ndim == 4
     view, plain = view.flatten(1), plain.flatten(1)
-    masked = view == 0
-    if masked.float().mean() > (plain == 0).float().mean() + 0.2:  # as by a mask
-        view = view.masked_fill(masked, torch.nan)
+    if (view == 0).float().mean() > (plain == 0).float().mean() + 0.2:  # as by a mask
+        # Zeros of sparse vectors are left out, too: what the mask leaves is mostly no zero.
+        view, plain = (x.masked_fill(x == 0, torch.nan) for x in (view, plain))
     both = view, plain
     sizes = torch.stack([x.square().nanmean().sqrt() for x in both]).clamp_min(1e-6)
     if not 1 / 16 < float(sizes[0] / sizes[1]) < 16:
         return True
-    moved = view.nanmedian(1).values - plain.median(1).values
+    moved = view.nanmedian(1).values - plain.nanmedian(1).values
     shift = moved.nanmedian()
     error = 1.5 * (moved - shift).abs().nanmedian() / len(moved) ** 0.5
     spread = min(float(x[~x.isnan()].std()) for x in both)

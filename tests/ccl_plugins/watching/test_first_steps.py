@@ -207,6 +207,16 @@ def test_normalized_views_and_images_that_are_not_are_told_apart(name):
             assert first_steps._unlike(views, 255 * (plain * std + mean)), (low, high)
 
 
+def test_masked_counts_have_the_scale_of_counts():
+    """Most counts are 0; a mask makes more of them so."""
+    draw = torch.Generator().manual_seed(0)
+    for rate in (0.2, 0.7, 2.0, 20.0):
+        counts = torch.poisson(torch.full((32, 500), rate), generator=draw).log1p()
+        view = counts.masked_fill(torch.rand(32, 500, generator=draw) < 0.4, 0)
+        assert not first_steps._unlike(view, counts), rate
+        assert first_steps._unlike(view, 100 * counts), rate
+
+
 def test_the_same_weights_come_out_with_and_without_the_checks(tmp_path, monkeypatch):
     weights = []
     for checks in (first_steps.FIRST_STEPS, ()):
