@@ -78,6 +78,8 @@ class Lightly(ContrastiveObjective):
     ``FroSSLLoss``.  Where global and local views differ, ``LeJEPALoss`` and ``VISRegLoss``, the first two
     are the global ones.  ``MMCRLoss`` takes anchors and keys, as many of each.  ``SIGReg``,
     ``LeJEPALoss`` and ``VISRegLoss`` draw directions in each step; each process draws its own.
+    ``DirectCLRLoss`` is meant for features without a head: a method gives it projections, so call it on
+    features in a loop of your own.
 
     Equation:
         \mathcal{L} = \operatorname{mean}_{v < w} \, \mathrm{loss}(x^v, x^w)
@@ -87,7 +89,7 @@ class Lightly(ContrastiveObjective):
 
     Args:
         loss: The name of a class in ``lightly.loss``, such as ``"VICRegLoss"``.
-        options: Arguments of its constructor.
+        options: Arguments of its constructor; schedules are not taken.
 
     Raises:
         TypeError: For an option that it does not take.

@@ -114,8 +114,8 @@ class FitSettings:
         workers: Processes that load and augment; None chooses by machine and data.
         devices: GPUs, or CPU processes, that share each batch, on each node.
         nodes: Machines that train together.
-        precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"`` or ``"64-true"``; losses are always
-            computed in at least float32.
+        precision: ``"32-true"``, ``"bf16-mixed"``, ``"16-mixed"`` (on a CPU ``"bf16-mixed"`` is
+            used instead) or ``"64-true"``; losses are always computed in at least float32.
         accumulate: The number of batches whose mean gradient makes one optimizer step, at most the batches
             of an epoch; the last step of an epoch may have fewer.
         micro_batch: Samples of a batch that each device encodes at a time; None: all.  The gradient stays
