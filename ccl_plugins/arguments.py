@@ -93,7 +93,7 @@ def whole(name: str, value: Any, least: int, most: int = MOST) -> int:
 def wholes(name: str, values: Any, least: int, most: int = MOST) -> list[int]:
     """Whole numbers from ``least`` to ``most``, as a list."""
     several = isinstance(values, Iterable) and not isinstance(values, str | bytes)
-    _require(several, name, "whole numbers, as [1, 5]", values, TypeError)
+    _require(several, name, "whole numbers, such as [1, 5]", values, TypeError)
     return [whole(f"each of {name}", value, least, most) for value in values]
 
 

@@ -52,7 +52,7 @@ class LoRA:
         if self.alpha is not None:
             positive("alpha of lora", number("alpha of lora", self.alpha))
         if not self.names or not all(isinstance(name, str) and name for name in self.names):
-            raise TypeError(f"on of lora must be names of layers, as 'qkv', not {self.on!r}")
+            raise TypeError(f"on of lora must be names of layers, such as 'qkv', not {self.on!r}")
         if not isinstance(self.norms, bool):
             raise TypeError(f"norms of lora must be true or false, not {self.norms!r}")
 
@@ -72,7 +72,7 @@ def read_lora(given: Any) -> LoRA:
     if isinstance(given, LoRA):
         return given
     if not isinstance(given, Mapping):
-        raise TypeError(f'lora must be a table, as {{rank = 16, on = "qkv"}}, not {given!r}')
+        raise TypeError(f'lora must be a table, such as {{rank = 16, on = "qkv"}}, not {given!r}')
     if not {"rank", "on"} <= given.keys() <= {"rank", "on", "alpha", "norms"}:
         raise TypeError(
             f"lora takes rank and on, and alpha and norms if they are not the usual, not"

@@ -61,7 +61,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_set(parser: argparse.ArgumentParser, of: str, example: str) -> None:
     """Add ``--set``, in place of values of a configuration."""
-    words = f"in place of a value of the {of}, as {example}; may be repeated"
+    words = f"in place of a value of the {of}, such as {example}; may be repeated"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=words)
 
 

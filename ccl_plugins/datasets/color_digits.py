@@ -60,11 +60,11 @@ class ColorDigits:
     ``color``, (N, 3) float32 in [0, 1]; and weak labels, 0 to 2, measured on the stroke:
     ``holes``, ``ink``, ``slant``, ``width``, ``side`` and ``balance``.
 
-    With ``captions`` each image has a text too, in the column of texts ``caption``, as "a seven on a dark
-    green ground": one of four forms, drawn once for each image.  The words of the color are columns:
+    With ``captions`` each image has a text too, in the column of texts ``caption``, such as "a seven on a
+    dark green ground": one of four forms, drawn once for each image.  The words of the color are columns:
     ``hue``, red, green, blue, cyan, magenta, yellow or gray, each for one seventh of the cube; ``shade``,
-    dark or light, each for half of it; and both as ``color_name``, as "dark green".  `named_colors` has the
-    rules.
+    dark or light, each for half of it; and both as ``color_name``, such as "dark green".  `named_colors`
+    has the rules.
 
     Args:
         seed: Of the colors and of the split.

@@ -83,8 +83,8 @@ class ImageFolder(ImageFileDataset):
             train, test = ({_file(path): path for path, _ in each.images} for each in listed)
             if both := sorted(train.keys() & test.keys()):
                 said.append(
-                    f"{len(both)} images are in train and in test, through links, as {test[both[0]]}, which"
-                    f" is {train[both[0]]}"
+                    f"{len(both)} images are in train and in test, through links, such as {test[both[0]]},"
+                    f" which is {train[both[0]]}"
                 )
         for line in said:
             warnings.warn(line, stacklevel=3)
@@ -152,7 +152,7 @@ def list_images(folder: Path, arrays: bool = False) -> Listing:
         )
     if loose:
         said.append(
-            f"{len(loose)} images in {folder} are in no folder of a class, and left out, as {loose[0]}"
+            f"{len(loose)} images in {folder} are in no folder of a class, and left out, such as {loose[0]}"
         )
     return Listing(images, search.linked, [*said, *doubled])
 
@@ -207,7 +207,7 @@ class _Search:
             others = sum(other for other, _, _ in again)
             lines.append(
                 f"{len(again)} images are there again through links, {others} of them in another class, and"
-                f" left out, as {path}, which is {kept}"
+                f" left out, such as {path}, which is {kept}"
             )
         return [(path, name) for name, path in sorted(first.values())], lines
 

@@ -50,7 +50,7 @@ class Elsewhere:
             raise ValueError(f"name must be letters, digits, '_', '.' or '-', not {name!r}")
         if not evaluate:
             raise ValueError(
-                f'evaluate must be one or more evaluators, as ["knn"], not {evaluate!r}'
+                f'evaluate must be one or more evaluators, such as ["knn"], not {evaluate!r}'
             )
         self.of = of
         self.evaluators = [*evaluate]

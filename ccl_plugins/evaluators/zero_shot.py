@@ -27,9 +27,9 @@ Prompts = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 class ZeroShot(OfColumn):
     """Accuracy of naming the class of an image by prompts, without any training on labels.
 
-    Each class has one or more prompts, as "a picture of a cat".  The text tower projects them; the mean
-    of a class's unit vectors, scaled to unit length, stands for the class.  An image gets the class with
-    the most similar vector.  Gives ``"zero_shot/top1"``, the fraction of test samples that get
+    Each class has one or more prompts, such as "a picture of a cat".  The text tower projects them; the
+    mean of a class's unit vectors, scaled to unit length, stands for the class.  An image gets the class
+    with the most similar vector.  Gives ``"zero_shot/top1"``, the fraction of test samples that get
     their class; with more than five classes ``"zero_shot/top5"``, the fraction whose class is among the
     five most similar; for another column, ``"zero_shot-<column>/..."``.  The method must have a text
     tower, such as that of ``dual``.

@@ -35,10 +35,11 @@ def check_tables(conditions: Any, evaluate: Any, fit: Any) -> None:
         ("fit", fit, "{epochs = 100}"),
     ):
         if given is not None and not isinstance(given, Mapping):
-            raise engine.InvalidConfig(f"{name} must be a table, as {example}, not {given!r}")
+            raise engine.InvalidConfig(f"{name} must be a table, such as {example}, not {given!r}")
     if isinstance(evaluate, str | Mapping) or not isinstance(evaluate, Iterable | None):
         raise engine.InvalidConfig(
-            f'evaluate must be a list of evaluators, as ["linear"] or [[evaluate]] tables, not {evaluate!r}'
+            'evaluate must be a list of evaluators, such as ["linear"] or [[evaluate]] tables, not'
+            f" {evaluate!r}"
         )
 
 
@@ -142,7 +143,7 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
         return None
     if given is not None and not isinstance(given, Mapping):
         raise engine.InvalidConfig(
-            f'monitor must be a table, as {{every_epochs = 1}}, or "off", not'
+            f'monitor must be a table, such as {{every_epochs = 1}}, or "off", not'
             f" {engine.short_repr(given)}"
         )
     settings = dict(given or {})
@@ -151,7 +152,8 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
     if chosen is not None:
         if isinstance(chosen, str | Mapping) or not isinstance(chosen, Iterable):
             raise engine.InvalidConfig(
-                f'monitor.evaluate must be a list, as ["linear", "knn"], not {engine.short_repr(chosen)}'
+                'monitor.evaluate must be a list, such as ["linear", "knn"], not'
+                f" {engine.short_repr(chosen)}"
             )
         settings["evaluate"] = read_all("evaluator", chosen, "monitor.evaluate")
     return MonitorSettings(**settings)
@@ -161,7 +163,7 @@ def chosen_loggers(given: Any) -> dict[str, engine.Choice]:
     """The ``loggers`` of a configuration by name."""
     if isinstance(given, str | Mapping) or not isinstance(given, Iterable):
         raise engine.InvalidConfig(
-            f'loggers must be a list, as ["tensorboard", "csv"], not {engine.short_repr(given)}'
+            f'loggers must be a list, such as ["tensorboard", "csv"], not {engine.short_repr(given)}'
         )
     chosen: dict[str, engine.Choice] = {}
     for number, each in enumerate(given):

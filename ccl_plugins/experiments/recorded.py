@@ -185,7 +185,7 @@ def with_objects(record: Mapping[str, Any], objects: Mapping[str, Any]) -> dict[
     """
     if not isinstance(objects, Mapping) or not all(isinstance(place, str) for place in objects):
         raise engine.InvalidConfig(
-            'objects must be a mapping of places to objects, as {"dataset": my_dataset}, not'
+            'objects must be a mapping of places to objects, such as {"dataset": my_dataset}, not'
             f" {engine.short_repr(objects)}"
         )
     tables = _tables(record)

@@ -34,7 +34,7 @@ class Result:
         path: Its folder, by which tables name it.
         before: What was measured before training, by name.
         after: What was measured of its weights, by name.
-        state: Why there are no results of a finished run, as "step 12 of 150"; empty if there are.
+        state: Why there are no results of a finished run, such as "step 12 of 150"; empty if there are.
         record: Its record; runs whose records differ in the seed alone are one configuration.
     """
 

@@ -118,7 +118,7 @@ def _of_kinds(name: str, split: Any, seen: Looks) -> Iterator[str]:
     if len(channels) > 1:
         first = {s[0]: place for s, (_, place) in reversed(seen.shapes.items())}
         each = ", ".join(
-            f"{count} have {number}, as {_place(split, seen.rows[first[number]])}"
+            f"{count} have {number}, such as {_place(split, seen.rows[first[number]])}"
             for number, count in channels.most_common()
         )
         yield f"images of {name} are read with several numbers of channels: {each}"

@@ -152,7 +152,7 @@ def reading(mode: Mode, levels: Levels, page: int | None) -> dict[str, Any]:
             one_of("the type of levels", numbers, TYPES)
         if ends is not None and not (len(ends) == 2 and ends[0] < ends[1]):
             raise ValueError(
-                f"levels must be the pixels' values of black and white, as [0, 4095], not {ends!r}"
+                f"levels must be the pixels' values of black and white, such as [0, 4095], not {ends!r}"
             )
         plain[numbers] = ends and [*map(float, ends)]
     return {

@@ -181,8 +181,8 @@ def _warn_of_near_duplicates(name: str, vocabulary: Sequence[str]) -> None:
     if several := [words for words in by_letters.values() if len(words) > 1]:
         warnings.warn(
             f"column {name!r} has words that differ in case, blanks or the form of letters alone and are"
-            f" different classes, as {' and '.join(map(repr, several[0]))}; {len(several)} such groups in"
-            " all",
+            f" different classes, such as {' and '.join(map(repr, several[0]))}; {len(several)} such groups"
+            " in all",
             stacklevel=5,
         )
 

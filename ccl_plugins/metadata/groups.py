@@ -55,7 +55,7 @@ def checked_group(
     lacking = Variable(ids, "categorical").missing.nonzero()
     if len(lacking):
         raise ValueError(
-            f"group={name!r}: {len(lacking)} samples have no value, as {place(int(lacking[0]))}:"
+            f"group={name!r}: {len(lacking)} samples have no value, such as {place(int(lacking[0]))}:"
             " give each a group, one of its own if it has no other"
         )
     return ids

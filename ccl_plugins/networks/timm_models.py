@@ -275,8 +275,8 @@ def check_masked(name: str, options: Mapping[str, Any]) -> None:
     model = without_memory(name, options)
     if model is not None and not has_maskable_patches(model):
         raise ValueError(
-            f"{name!r} has no patches to mask: take a vision transformer, as 'vit_small_patch16_224', or a"
-            " method that masks none, as dino"
+            f"{name!r} has no patches to mask: take a vision transformer, such as 'vit_small_patch16_224',"
+            " or a method that masks none, such as dino"
         )
 
 

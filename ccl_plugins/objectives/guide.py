@@ -60,7 +60,7 @@ def read_guide(given: Any, number: int) -> Guide:
     if not isinstance(given, Guide):
         if not isinstance(given, Mapping):
             raise TypeError(
-                f"{place} must be a table, as {{on = ..., keep = ..., by = ...}}, not {given!r}"
+                f"{place} must be a table, such as {{on = ..., keep = ..., by = ...}}, not {given!r}"
             )
         try:
             given = Guide(**given)

@@ -115,7 +115,7 @@ class Lightly(ContrastiveObjective):
         super().__init__(gather_distributed=gather_distributed)
         if not isinstance(loss, str):
             raise TypeError(
-                f"loss must be the name of a class in lightly.loss, as 'VICRegLoss', not {loss!r}"
+                f"loss must be the name of a class in lightly.loss, such as 'VICRegLoss', not {loss!r}"
             )
         if loss in UNUSABLE:
             raise ValueError(f"lightly's {loss} cannot be used on projections: {UNUSABLE[loss]}")

@@ -24,10 +24,10 @@ class Measurement:
     """A number that an evaluator measured, with all that a reader needs to know of it.
 
     Args:
-        name: As ``"linear/top1"``; a run has one measurement of each name.
+        name: Such as ``"linear/top1"``; a run has one measurement of each name.
         value: The number.
-        sentence: What it says, to somebody who sees it first, as "the share of test samples whose label a
-            linear probe names right".
+        sentence: What the number says to somebody who sees it for the first time, such as "the share of
+            test samples whose label a linear probe names right".
         samples: How many samples it rests on.
         interval: The lower and the upper end of its 95 % interval over these samples; None: it has none.
         column: The column that is read from the features; None: it tells of no column.

@@ -38,7 +38,7 @@ class Step(WarmUp):
         self.factor = non_negative("factor", factor)
         self.milestones = wholes("milestones", milestones, 1)
         if not milestones:
-            raise ValueError("milestones must be epochs, as [120, 160], not []")
+            raise ValueError("milestones must be epochs, such as [120, 160], not []")
         if sorted({*self.milestones}) != self.milestones:
             raise ValueError(f"milestones must rise, not {self.milestones}")
 

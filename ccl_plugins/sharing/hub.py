@@ -19,8 +19,8 @@ def check_license(license: str) -> str:
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", license):
         raise ValueError(
-            f"a license is named by its identifier on the Hub, as 'mit' or 'cc-by-nc-4.0', not {license!r}:"
-            f" {HUB_LICENSES} lists them"
+            f"a license is named by its identifier on the Hub, such as 'mit' or 'cc-by-nc-4.0', not"
+            f" {license!r}: {HUB_LICENSES} lists them"
         )
     return license
 

@@ -261,8 +261,8 @@ def _image_column(table: Columns, path: Path) -> str:
         if isinstance(first, str) and first.lower().endswith((*IMG_EXTENSIONS, ".npy")):
             return name
     raise ValueError(
-        f"{path} has no column of image files, as 'owl/1.jpg'; it has {', '.join(table)}: name one with"
-        " --image"
+        f"{path} has no column of image files, such as 'owl/1.jpg'; it has {', '.join(table)}: name one"
+        " with --image"
     )
 
 

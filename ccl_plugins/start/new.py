@@ -132,12 +132,12 @@ def read_names(registry: engine.Registry, distribution: str, kind: str) -> Names
     if module in sys.stdlib_module_names or importlib.util.find_spec(module) is not None:
         raise ValueError(
             f"{distribution!r} would hide the module {module!r}, which already exists: choose another"
-            f" name, as {PREFIX + distribution!r}"
+            f" name, such as {PREFIX + distribution!r}"
         )
     if any(s.name == component and s.plugin == registry.host for s in registry.specs(kind)):
         raise ValueError(
             f"{component!r} is a built-in {kind}, and the bare name always means the built-in: choose"
-            f" another name, as {PREFIX + 'my-' + component.replace('_', '-')!r}"
+            f" another name, such as {PREFIX + 'my-' + component.replace('_', '-')!r}"
         )
     class_name = "".join(word.capitalize() for word in component.split("_"))
     return Names(distribution, module, component, class_name, kind)

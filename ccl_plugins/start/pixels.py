@@ -190,7 +190,7 @@ def _of_channels(kinds: dict[str, _Kind], color: bool, source: str) -> str:
     counts = Counter(each.channels for each in kinds.values())
     if len(counts) > 1:
         example = {each.channels: path for path, each in kinds.items()}
-        named = " and ".join(f"{n} channels, as {example[n]}" for n in sorted(counts))
+        named = " and ".join(f"{n} channels, such as {example[n]}" for n in sorted(counts))
         cure = 'mode = "RGB" makes three of all' if color else "keep those of one number alone"
         raise ValueError(f"the images of {source} differ: they have {named}; {cure}")
     pages = Counter(each.pages for each in kinds.values()).most_common(1)[0][0]

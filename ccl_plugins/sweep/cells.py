@@ -71,7 +71,7 @@ def begin(sweep: Sweep, *, resume: bool = False) -> None:
             _check_same(sweep, read_json(file), resume)
         elif other := sorted({each.name for each in sweep.out.iterdir()} - {queue.folder.name}):
             raise SweepExists(
-                f"{sweep.out} has other files, as {other[0]!r}: a sweep needs a folder of its own"
+                f"{sweep.out} has other files, such as {other[0]!r}: a sweep needs a folder of its own"
             )
         queue.fill()
         # The definition last: without it the folder holds no sweep.
@@ -411,7 +411,7 @@ def write_results(sweep: Sweep, cells: Iterable[Cell]) -> list[Path]:
     except ImportError:
         return files
     files.append(sweep.out / "results.parquet")
-    # Values of several types, as "median" beside 0.1, are words for Parquet.
+    # Values of several types, such as "median" beside 0.1, are words for Parquet.
     table = {name: _one_type([row[name] for row in rows]) for name in columns}
     with atomic_write(files[1]) as temporary:
         parquet.write_table(pyarrow.table(table), temporary)

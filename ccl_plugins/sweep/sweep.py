@@ -272,13 +272,13 @@ def _read(
         values = {key: _values(key, value, kind) for key, value in _flat(rest)}
         if not values:
             raise ValueError(
-                f'[{kind}] has no key of the pipeline, as "objective.temperature" = [0.1, 0.5]'
+                f'[{kind}] has no key of the pipeline, such as "objective.temperature" = [0.1, 0.5]'
             )
         spaces.append({**own, **values})
     metric = data.get("metric", "linear/top1")
     for name, text in (("metric", metric), ("search.prune", given.get("prune") or "")):
         if not isinstance(text, str):
-            raise ValueError(f"{name} must be a name, as 'linear/top1', not {text!r}")
+            raise ValueError(f"{name} must be a name, such as 'linear/top1', not {text!r}")
     direction = data.get("direction", "maximize")
     one_of("direction", direction, ("maximize", "minimize"))
     if isinstance(base, str):
@@ -362,7 +362,7 @@ def _bounds(given: Any) -> Mapping[str, Mapping[str, float]]:
         right = isinstance(bounds, Mapping) and bounds and bounds.keys() <= {"least", "most"}
         if not right or not all(type(x) in (int, float) for x in bounds.values()):
             raise ValueError(
-                f"subject_to: {name!r} must have bounds, as {{most = 0.6}} or {{least = 0.9}}, not"
+                f"subject_to: {name!r} must have bounds, such as {{most = 0.6}} or {{least = 0.9}}, not"
                 f" {bounds!r}"
             )
     return given
@@ -398,7 +398,7 @@ def _values(key: str, given: Any, kind: str) -> list[Any] | Range:
         dotted(key)
     except ValueError as error:
         raise ValueError(
-            f"{key!r} is no key of a pipeline, as 'objective.temperature': {error}"
+            f"{key!r} is no key of a pipeline, such as 'objective.temperature': {error}"
         ) from error
     if isinstance(given, list):
         if not given:
@@ -407,7 +407,9 @@ def _values(key: str, given: Any, kind: str) -> list[Any] | Range:
             raise ValueError(f"{key} has a value twice: {given!r}")
         return given
     if kind == "grid":
-        raise ValueError(f"{key} must be a list of values in a grid, as [0.1, 0.5], not {given!r}")
+        raise ValueError(
+            f"{key} must be a list of values in a grid, such as [0.1, 0.5], not {given!r}"
+        )
     ends = {"low", "high"}
     if not isinstance(given, Mapping) or not ends <= given.keys() <= {*ends, "log"}:
         raise ValueError(

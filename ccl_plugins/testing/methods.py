@@ -674,7 +674,9 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
         keys, of_begin = after.queue.of_view(i)[after.queue.valid], begun.of_view(i)[begun.valid]
         found = [_alike(keys, each.flatten(0, 1)) for each in keys_of]
         other = keys[~torch.cat([*found, _alike(keys, of_begin)], 1).any(1)]
-        require(len(other) == 0, f"{len(other)} of {len(keys)} entries are no keys, as {other[:1]}")
+        require(
+            len(other) == 0, f"{len(other)} of {len(keys)} entries are no keys, such as {other[:1]}"
+        )
         for times in found[-2:] if holds_two else found[-1:]:
             lost = ~times.any(0).view(-1, UNEVEN).any(0)
             report = f"after enqueue(pairs) {int(lost.sum())} of {UNEVEN} samples have no key in it"

@@ -289,7 +289,7 @@ def _with_scale(kernel: Any) -> str:
 def _remedy(kernel: Any, place: str, candidates: str) -> str:
     if getattr(kernel, "scale", None) is None:
         return 'a kernel of distances, as rbf with scale = "median"'
-    return f'another {place}.scale, as "median"{", " if candidates else ""}{candidates}'
+    return f'another {place}.scale, such as "median"{", " if candidates else ""}{candidates}'
 
 
 def describe_kernel(kernel: Tensor) -> tuple[Tensor, Tensor]:

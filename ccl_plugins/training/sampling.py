@@ -109,7 +109,7 @@ def check_divisible(size: int, world_size: int) -> None:
         near = f"{below} or {below + world_size}" if below else f"{world_size}"
         raise ValueError(
             f"a global batch of {size} samples cannot be shared by {world_size} processes;"
-            f" take a multiple of {world_size}, as {near}"
+            f" take a multiple of {world_size}, such as {near}"
         )
 
 

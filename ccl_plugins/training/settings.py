@@ -67,7 +67,9 @@ def _check_bool(name: str, value: Any) -> None:
 def _check_compile(name: str, value: Any) -> None:
     if isinstance(value, Mapping):
         if [*value] != ["mode"]:
-            raise TypeError(f'{name} takes one key, as {{mode = "reduce-overhead"}}, not {value!r}')
+            raise TypeError(
+                f'{name} takes one key, such as {{mode = "reduce-overhead"}}, not {value!r}'
+            )
         one_of(f"mode of {name}", value["mode"], MODES)
     elif not isinstance(value, bool | str):
         raise TypeError(

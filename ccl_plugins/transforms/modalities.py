@@ -39,8 +39,8 @@ class Modalities:
     def __init__(self, of: Mapping[str, Transform]) -> None:
         if IMAGE not in of:
             raise ValueError(
-                f'a transform of several modalities needs one of the image, as {{image = "simclr", text ='
-                f' "tokens"}}; there are those of {", ".join(of) or "nothing"}'
+                f'a transform of several modalities needs one of the image, such as {{image = "simclr",'
+                f' text = "tokens"}}; there are those of {", ".join(of) or "nothing"}'
             )
         for name, transform in of.items():
             if trait(transform, "modalities"):

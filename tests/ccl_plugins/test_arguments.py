@@ -28,7 +28,7 @@ def test_whole_numbers_have_a_most_and_a_message_of_one_line():
     with pytest.raises(ValueError, match="each of k must be at most 8, not 9"):
         wholes("k", [1, 9], 1, 8)
     for value in (3, "3", None):
-        with pytest.raises(TypeError, match=r"k must be whole numbers, as \[1, 5\], not"):
+        with pytest.raises(TypeError, match=r"k must be whole numbers, such as \[1, 5\], not"):
             wholes("k", value, 1)
     with pytest.raises(TypeError) as raised:
         number("lr", np.zeros((3, 3)))

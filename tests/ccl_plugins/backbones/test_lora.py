@@ -144,8 +144,8 @@ def test_a_momentum_encoder_follows_the_adapters_alone(method, more):
         ({"on": "qvk"}, r"'qvk', which names no linear layer .*: it has proj, qkv, fc1, fc2$"),
         ({"on": ["qkv", "norm"]}, r"on of lora is 'norm', which names no linear layer"),
         ({"on": "kv"}, r"on of lora is 'kv', which names no"),
-        ({"on": []}, r"must be names of layers, as 'qkv', not \[\]"),
-        ({"on": 3}, r"must be names of layers, as 'qkv', not 3"),
+        ({"on": []}, r"must be names of layers, such as 'qkv', not \[\]"),
+        ({"on": 3}, r"must be names of layers, such as 'qkv', not 3"),
         ({"rank": 0}, "rank of lora must be 1 or more, not 0"),
         ({"rank": 2.5}, "rank of lora must be a whole number, not 2.5"),
         (
@@ -163,7 +163,9 @@ def test_lora_that_does_not_fit_is_refused_in_a_sentence(changes, message):
 
 
 def test_lora_that_is_no_table_or_leaves_out_a_key_is_refused():
-    with pytest.raises(TypeError, match=r'must be a table, as \{rank = 16, on = "qkv"\}, not 16'):
+    with pytest.raises(
+        TypeError, match=r'must be a table, such as \{rank = 16, on = "qkv"\}, not 16'
+    ):
         vit(16)
     with pytest.raises(TypeError, match=r"lora takes rank and on, .*, not 'rank'$"):
         vit({"rank": 4})

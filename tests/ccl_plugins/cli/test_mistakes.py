@@ -26,8 +26,8 @@ def train(text=TOML, *more):
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [
-        ("fit =", 'conditions = "label"\nfit =', "conditions must be a table, as {color ="),
-        ("fit = {", "fit = 3 # {", "fit must be a table, as {epochs = 100}, not 3"),
+        ("fit =", 'conditions = "label"\nfit =', "conditions must be a table, such as {color ="),
+        ("fit = {", "fit = 3 # {", "fit must be a table, such as {epochs = 100}, not 3"),
         ('["knn"]', '"knn"', "evaluate must be a list of evaluators"),
         ('["knn"]', '{use = "knn"}', "evaluate must be a list of evaluators"),
         ("workers = 0", "workrs = 0", "fit: unknown key 'workrs'. Did you mean 'workers'?"),

@@ -55,7 +55,7 @@ def test_arrays_that_are_no_images_say_so(tmp_path):
 
 @pytest.mark.parametrize("levels", [(3, 3), (5, 1), (1,)])
 def test_levels_must_be_two_that_rise(tmp_path, levels):
-    with pytest.raises(ValueError, match=r"black and white, as \[0, 4095\], not "):
+    with pytest.raises(ValueError, match=r"black and white, such as \[0, 4095\], not "):
         ImageFolder(tmp_path, levels=levels)
 
 

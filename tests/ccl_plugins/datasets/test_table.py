@@ -358,7 +358,11 @@ def messages(test, folder, **given):
         ("3.png,ab,4\n4.png,,5\n", {}, "test.csv, row 3: 'label' is empty"),
         ("3.png,ab,4\n3.png,ab,5\n", {}, "test.csv: '3.png' is in row 2 and row 3"),
         ("3.png,ab,4\n9.png,ab,5\n", {}, "9.png (row 3 of "),
-        ("3.png,ab,4\n4.png,ab,\n", {"group": "patient"}, "1 samples have no value, as row 3 of "),
+        (
+            "3.png,ab,4\n4.png,ab,\n",
+            {"group": "patient"},
+            "1 samples have no value, such as row 3 of ",
+        ),
     ],
 )
 def test_a_row_is_that_of_the_table_that_is_meant(tmp_path, test, given, said):

@@ -78,7 +78,7 @@ def test_loggers_are_part_of_the_record_and_of_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("csv", r'loggers must be a list, as \["tensorboard", "csv"\], not \'csv\''),
+        ("csv", r'loggers must be a list, such as \["tensorboard", "csv"\], not \'csv\''),
         (["wandbb"], r"loggers\[0\]: no logger 'wandbb'. Did you mean 'wandb'\?"),
         (["csv", "csv"], r"loggers\[1\]: csv is given twice"),
         (["csv", 3], r"loggers\[1\]: must be the name of a logger or a table, not 3"),

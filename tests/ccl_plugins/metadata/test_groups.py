@@ -79,7 +79,7 @@ def test_a_split_that_cannot_be_made_of_whole_groups_is_refused():
 def test_groups_are_class_ids_of_every_sample():
     for wrong, message in (
         ([0.5, 1.5, 2.5, 3.5], "group='z' must be a column of words or class ids"),
-        ([0, 1, -1, 1], r"group='z': 1 samples have no value, as sample 2 \(from 0\)"),
+        ([0, 1, -1, 1], r"group='z': 1 samples have no value, such as sample 2 \(from 0\)"),
     ):
         columns = {"label": torch.tensor([0, 1, 0, 1]), "z": torch.tensor(wrong)}
         with pytest.raises(ValueError, match=message):

@@ -876,7 +876,7 @@ REFUSED = {
     "no guides": ([], "guides must be one or more"),
     "no table": (
         ["color"],
-        "guides\\[0\\] must be a table, as {on = ..., keep = ..., by = ...}, not 'c",
+        "guides\\[0\\] must be a table, such as {on = ..., keep = ..., by = ...}, not 'c",
     ),
     "unknown key": (
         [{**KEEP, "bye": 1}],

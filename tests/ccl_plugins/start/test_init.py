@@ -254,7 +254,7 @@ def test_nothing_is_made_of_nothing(birds, capsys):
         ("nowhere.csv", "there is no file nowhere.csv"),
         ("images.jsonl", "a table ends in .csv, .tsv or .parquet"),
         ("empty", "no images; images end in"),
-        ("words.csv", "has no column of image files, as 'owl/1.jpg'; it has name"),
+        ("words.csv", "has no column of image files, such as 'owl/1.jpg'; it has name"),
         ("few.csv", "there are 4 images to train on: 16 or more are needed"),
     ):
         Path("empty").mkdir(exist_ok=True)
@@ -482,7 +482,10 @@ def test_a_long_run_has_a_shorter_one_proposed(wells, capsys, monkeypatch):
 def test_images_of_several_numbers_of_channels_are_refused(wells, capsys):
     write_tiff(Path("im/5.tif"), 5, channels=3)
     assert init(source="wells.csv") == 2
-    assert "they have 3 channels, as im/5.tif and 5 channels, as im/" in capsys.readouterr().err
+    assert (
+        "they have 3 channels, such as im/5.tif and 5 channels, such as im/"
+        in capsys.readouterr().err
+    )
 
 
 def test_larger_images_of_many_channels_have_a_backbone_and_views_of_them(wells):

@@ -32,7 +32,7 @@ class Gaussian:
 def test_a_kernel_that_sees_nothing_is_warned_about() -> None:
     values = torch.arange(700.0)
     with pytest.warns(
-        UserWarning, match=r'scale 0.01 .*condition \'z\'.*objective.kernel.scale, as "median"'
+        UserWarning, match=r'scale 0.01 .*condition \'z\'.*objective.kernel.scale, such as "median"'
     ):
         found = checked(Gaussian(0.01), values, "z")
     assert found["surviving_weight"] < 1e-3
@@ -102,7 +102,7 @@ def test_the_kernel_that_vanishes_in_a_joint_one_is_named() -> None:
     kernel = Product(on={"species": Delta(), "age": RBF(1e-3), "pose": RBF("median")})
     message = (
         r"RBF with scale 0.001 sees almost nothing on condition 'age'.*"
-        'objective.kernel.on.age.scale, as "median"'
+        'objective.kernel.on.age.scale, such as "median"'
     )
     with pytest.warns(UserWarning, match=message) as caught:
         checked(kernel, tables)

@@ -100,7 +100,7 @@ def test_published_schedules_are_settings_of_it(name: str) -> None:
         ({"end": -1.0}, "end must be a finite number, 0 or more, not -1.0"),
         ({"start": 2.0}, "start must be from 0 to below 1, not 2.0"),
         ({"name": "step"}, "step needs 'milestones'"),
-        ({"name": "step", "milestones": []}, r"epochs, as \[120, 160\], not \[\]"),
+        ({"name": "step", "milestones": []}, r"epochs, such as \[120, 160\], not \[\]"),
         ({"name": "step", "milestones": [9, 3]}, r"must rise, not \[9, 3\]"),
         ({"name": "step", "milestones": [0]}, "each of milestones must be 1 or more, not 0"),
     ],

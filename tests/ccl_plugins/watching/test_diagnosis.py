@@ -229,7 +229,7 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
             condition=ccl.condition("column", name="color"),
         ),
         "a-kernel-sees-almost-nothing",
-        'take another objective.kernel.scale, as "median"',
+        'take another objective.kernel.scale, such as "median"',
     ),
     "a kernel that is too wide": (
         lambda: compose(
@@ -237,7 +237,7 @@ CASES: dict[str, tuple[Callable[[], ccl.Pipeline], str, str]] = {
             condition=ccl.condition("column", name="color"),
         ),
         "a-kernel-sees-all-as-equal",
-        'take another objective.kernel.scale, as "median"',
+        'take another objective.kernel.scale, such as "median"',
     ),
     "a kernel of numbers on class ids": (
         lambda: compose(

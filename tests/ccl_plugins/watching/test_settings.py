@@ -27,14 +27,14 @@ def test_by_default_it_is_measured_after_each_epoch_of_10_steps_or_more():
             {"evaluate": ["linaer"]},
             "monitor.evaluate[0]: no evaluator 'linaer'. Did you mean 'linear'?",
         ),
-        ({"evaluate": "linear"}, 'monitor.evaluate must be a list, as ["linear", "knn"]'),
+        ({"evaluate": "linear"}, 'monitor.evaluate must be a list, such as ["linear", "knn"]'),
         ({"evaluate": [{"use": "knn", "column": "height"}]}, "reads the column 'height'"),
         (
             {"evaluate": ["zero_shot"]},
             "compares images with texts, which is possible after training",
         ),
         ({"every_epoch": 1}, "monitor: unknown key 'every_epoch'. Did you mean 'every_epochs'"),
-        ("on", "monitor must be a table, as {every_epochs = 1}, or \"off\", not 'on'"),
+        ("on", "monitor must be a table, such as {every_epochs = 1}, or \"off\", not 'on'"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_would_be_right(given, words):
