@@ -87,7 +87,7 @@ def image_findings(splits: Mapping[str, Any], looks: Mapping[str, Looks]) -> Ite
             rows = [seen.rows[place] for place in places[:2]]
             half = ": half of their numbers or more are 255" if flaw == "saturated" else ""
             yield (
-                f"{len(places)} of {len(seen)} images of {name} are {flaw}{half}, as"
+                f"{len(places)} of {len(seen)} images of {name} are {flaw}{half}, such as"
                 f" {' and '.join(_place(split, row) for row in rows)}"
             )
         yield from _repeated(
@@ -145,7 +145,7 @@ def _repeated(
     for same, found_so in sorted(by_label.items(), reverse=True):
         row, first = found_so[0]
         yield (
-            f"{len(found_so)} {what}, with {'the same' if same else 'another'} label, as"
+            f"{len(found_so)} {what}, with {'the same' if same else 'another'} label, such as"
             f" {_place(split, row)}, which equals {_place(among, first)}{so}"
         )
 

@@ -56,7 +56,7 @@ class KeptAndLeaked:
             raise DoesNotApply("no run was evaluated on the label: add the evaluator 'linear'")
         if not leaked:
             raise DoesNotApply(
-                "no run was evaluated on a column that a condition reads: add an evaluator of it, as"
+                "no run was evaluated on a column that a condition reads: add an evaluator of it, such as"
                 " 'regression' for numbers, 'linear' for classes or 'held' for those that training lacks"
             )
         listed = " or ".join(leaked)

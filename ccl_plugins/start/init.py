@@ -58,10 +58,13 @@ class Init:
             action="append",
             default=[],
             metavar="COLUMN",
-            help="classes of images that are mostly alike, as noisy labels or attributes; may be repeated",
+            help="classes of images that are mostly alike, such as noisy labels or attributes; may be"
+            " repeated",
         )
         parser.add_argument(
-            "--pairs", metavar="COLUMN", help="what an image shows, of which there are a few each"
+            "--pairs",
+            metavar="COLUMN",
+            help="what an image shows, where a few images show the same",
         )
         parser.add_argument(
             "--captions", metavar="COLUMN", help="texts that say what an image shows"
@@ -70,24 +73,26 @@ class Init:
             "--batch", type=int, metavar="N", help="images that fit into memory at once"
         )
         parser.add_argument(
-            "--label", metavar="COLUMN", help="classes to measure by (default: one of such a name)"
+            "--label",
+            metavar="COLUMN",
+            help="classes to measure by (default: a column with such a name)",
         )
         parser.add_argument(
-            "--image", metavar="COLUMN", help="image files (default: one of such a name)"
+            "--image", metavar="COLUMN", help="image files (default: a column with such a name)"
         )
         parser.add_argument(
             "--group",
             metavar="COLUMN",
-            help="images that belong together and come into one split, as of one plate or patient"
-            " (default: a column of such a name); none: split image by image",
+            help="images that belong together, such as those of a plate or patient, and come into one"
+            " split (default: a column with such a name); none: split image by image",
         )
         parser.add_argument(
             "--levels",
             action="append",
             default=[],
             metavar="BLACK,WHITE",
-            help="the values of pixels that become black and white, as 0,4095, or by type, as"
-            " uint16=0,4095, which may be repeated (default: the range of some images, where they have more"
+            help="the values of pixels that become black and white, such as 0,4095, or by type, such as"
+            " uint16=0,4095, which may be repeated (default: the range of some images, if they have more"
             " than 8 bits)",
         )
         parser.add_argument(
@@ -96,18 +101,28 @@ class Init:
             " all for others)",
         )
         parser.add_argument(
-            "--page", type=int, metavar="N", help="the page that is read of several, from 0"
+            "--page",
+            type=int,
+            metavar="N",
+            help="the page to read of files with several pages, counted from 0",
         )
         parser.add_argument(
             "--on-error",
             metavar="error|skip",
             help="skip: leave out images that cannot be read (default: they are an error)",
         )
-        parser.add_argument("--encoding", help="of a CSV file, as cp1252 (default: utf-8)")
         parser.add_argument(
-            "--test-fraction", type=float, metavar="SHARE", help="of the images, to test on, as 0.2"
+            "--encoding", help="the encoding of a CSV file, such as cp1252 (default: utf-8)"
         )
-        parser.add_argument("--seed", type=int, metavar="N", help="of the choice of these images")
+        parser.add_argument(
+            "--test-fraction",
+            type=float,
+            metavar="SHARE",
+            help="the share of images to test on, such as 0.2",
+        )
+        parser.add_argument(
+            "--seed", type=int, metavar="N", help="the seed that chooses these images"
+        )
         parser.add_argument(
             "--type",
             action="append",
@@ -254,7 +269,7 @@ def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, st
 def _type(given: str) -> tuple[str, ValueType]:
     name, _, value_type = given.rpartition("=")
     if not name:
-        raise ValueError(f"--type needs COLUMN=TYPE, as age=continuous, not {given!r}")
+        raise ValueError(f"--type needs COLUMN=TYPE, such as age=continuous, not {given!r}")
     return name, value_type  # type: ignore[return-value]  # it is checked where the column is read
 
 
@@ -268,7 +283,8 @@ def _given(options: argparse.Namespace) -> dict[str, Any]:
             black, white = map(float, ends.split(","))
         except ValueError as error:
             raise ValueError(
-                f"--levels needs BLACK,WHITE, as 0,4095, or by type, as uint16=0,4095, not {level!r}"
+                "--levels needs BLACK,WHITE, such as 0,4095, or by type, such as uint16=0,4095, not"
+                f" {level!r}"
             ) from error
         if kind in by_type or ("" in {*by_type, kind} and by_type):
             raise ValueError(

@@ -230,12 +230,12 @@ def test_images_that_tell_nothing_and_equal_ones_are_counted_with_examples(file)
     assert found.looked == {"train": 40, "test": 20}
     notes = "\n".join(found.notes)
     for line in (
-        "1 of 40 images of train are black, as 0.png",
-        "1 of 40 images of train are of one color, as 1.png",
-        "1 of 40 images of train are saturated: half of their numbers or more are 255, as 2.png",
-        "1 of 40 images of train are there again, with the same label, as 12.png, which equals 10.png",
-        "1 of 40 images of train are there again, with another label, as 13.png, which equals 10.png",
-        "1 of 20 images of test are in train too, with the same label, as 44.png, which equals 10.png",
+        "1 of 40 images of train are black, such as 0.png",
+        "1 of 40 images of train are of one color, such as 1.png",
+        "1 of 40 images of train are saturated: half of their numbers or more are 255, such as 2.png",
+        "1 of 40 images of train are there again, with the same label, such as 12.png, which equals 10.png",
+        "1 of 40 images of train are there again, with another label, such as 13.png, which equals 10.png",
+        "1 of 20 images of test are in train too, with the same label, such as 44.png, which equals 10.png",
         "images of test have 2 sizes, from 16x16 (40.png) to 30x20 (50.png)",
     ):
         assert line in notes
@@ -268,9 +268,9 @@ def test_images_that_are_no_files_are_looked_at_too():
     found = inspect(of_lists(images, [noise(8), images[1]], batch_size=2))
     assert found.step
     notes = "\n".join(found.notes)
-    assert "images of train are black, as sample 5" in notes
-    assert "with another label, as sample 3, which equals sample 0" in notes
-    assert "1 of 2 images of test are in train too, with the same label, as sample 1" in notes
+    assert "images of train are black, such as sample 5" in notes
+    assert "with another label, such as sample 3, which equals sample 0" in notes
+    assert "1 of 2 images of test are in train too, with the same label, such as sample 1" in notes
 
 
 def test_samples_that_are_no_images_go_through_the_networks_and_a_step():

@@ -237,7 +237,7 @@ def test_a_question_without_an_answer_is_a_mistake(birds, monkeypatch, capsys):
         ("--batch 100", "a batch of 100 images is more than the 64 to train on"),
         ("--label age", "the label must be classes, and have a value for every image: 'age' has"),
         ("--image photo", "has no column 'photo'"),
-        ("--type age", "--type needs COLUMN=TYPE, as age=continuous, not 'age'"),
+        ("--type age", "--type needs COLUMN=TYPE, such as age=continuous, not 'age'"),
         ("--type age=number", "the value_type of 'age' must be one of"),
     ],
 )
@@ -500,7 +500,10 @@ def test_larger_images_of_many_channels_have_a_backbone_and_views_of_them(wells)
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--levels 4095", "--levels needs BLACK,WHITE, as 0,4095, or by type, as uint16=0,4095"),
+        (
+            "--levels 4095",
+            "--levels needs BLACK,WHITE, such as 0,4095, or by type, such as uint16=0,4095",
+        ),
         ("--levels 9,1", "levels must be the pixels' values of black and white"),
         ("--levels uint12=0,9", "the type of levels must be one of"),
         ("--levels 0,9 --levels 0,8", "--levels are given once, or once for each type"),
