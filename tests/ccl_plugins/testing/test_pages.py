@@ -91,7 +91,6 @@ COMPONENTS = {
     "Ring": "kernel",
     "Bell": "kernel",
     "ByAge": "method",
-    "Small": "backbone",
     "Bootstrap": "sampler",
 }
 """The kind of each class on a page that does not check it itself."""
