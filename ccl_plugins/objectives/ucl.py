@@ -75,31 +75,32 @@ class UCL(ContrastiveObjective):
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """One value per anchor and pair of views; weight 0 for anchors without negatives."""
-        same_class, rows = self.same_class(pairs), []
+        same_class, count = self.same_class(pairs), _Counts()
         other_class = None if same_class is None else pairs.counted() & ~same_class
-        count = _Counts()
-        for i, j in pairs.cross():
-            negatives, others = self.negatives(pairs, i, j, other_class)
-            number, own = count(negatives), pairs.own_sim(i, j)
-            c = own.detach()
-            zero = (own - c) / self.temperature  # g⁺ - c/τ, with gradient
-            log_mean = self.log_mean(negatives, number, c, zero)  # log E_q[e^(g - c/τ)]
-            log_ratio = (
-                log_mean - zero + self.log_o(pairs, others, count)
-            )  # log(o E_q[e^g] / e^(g⁺))
-            rows.append(self.averaged(pairs, i, j, log_ratio, number.clamp_max(1), same_class))
-        return stack_rows(rows)
+        places = list(pairs.cross())
+        negatives, others = zip(
+            *(self.negatives(pairs, i, j, other_class) for i, j in places), strict=True
+        )
+        # From here on a tensor has a row for each pair of views.
+        number = torch.stack([count(blocks) for blocks in negatives])
+        own = torch.stack([pairs.own_sim(i, j) for i, j in places])
+        c = own.detach()
+        zero = (own - c) / self.temperature  # g⁺ - c/τ, with gradient
+        means = [self.log_mean(*row) for row in zip(negatives, number, c, strict=True)]
+        log_mean = self.debiased(torch.stack(means), c, zero)  # log E_q[e^(g - c/τ)]
+        # log(o E_q[e^g] / e^(g⁺))
+        log_ratio = log_mean - zero + self.log_o(pairs, others, count)
+        return self.averaged(pairs, places, log_ratio, number.clamp_max(1), same_class)
 
     def averaged(
         self,
         pairs: Pairs,
-        i: int,
-        j: int,
+        places: Sequence[tuple[int, int]],
         log_ratio: Tensor,
         counts: Tensor,
         same_class: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """(n,) values and weights; ``counts`` is 1 for anchors with a negative, else 0."""
+        """(rows, n) values and weights; ``counts`` is 1 for anchors with a negative, else 0."""
         return softplus(log_ratio), counts  # log(1 + o E_q[e^g] / e^(g⁺))
 
     def same_class(self, pairs: Pairs) -> Tensor | None:
@@ -117,7 +118,7 @@ class UCL(ContrastiveObjective):
             negatives = [(sims, keep & (sims.detach() >= bound)) for sims, keep in negatives]
         return negatives, others
 
-    def log_mean(self, negatives: Blocks, number: Tensor, c: Tensor, zero: Tensor) -> Tensor:
+    def log_mean(self, negatives: Blocks, number: Tensor, c: Tensor) -> Tensor:
         """(n,) ``log E_q[e^(g-c/τ)]`` with ``q ∝ e^(βg)``, as ``LSE((1+β)g) - LSE(βg) - c/τ``.
 
         Products are taken relative to the own ones, c, before they are divided by τ: where the mean is
@@ -127,7 +128,6 @@ class UCL(ContrastiveObjective):
             negatives: Inner products and masks.
             number: (n,) how many negatives count; for 0, the result is finite and meaningless.
             c: (n,) the own products, without gradient.
-            zero: (n,) ``g⁺ - c/τ``, with gradient.
         """
         temperature, beta = self.temperature, self.beta
         even = is_zero(beta)  # then one log-sum-exp is enough
@@ -146,8 +146,12 @@ class UCL(ContrastiveObjective):
         log_norm = number.clamp_min(1).log() if even else logsumexp_blocks(lower)
         return logsumexp_blocks(upper) - log_norm
 
-    def log_o(self, pairs: Pairs, others: Blocks, count: _Counts) -> Number:
-        """The log of ``o``, a number or (n,)."""
+    def debiased(self, log_mean: Tensor, c: Tensor, zero: Tensor) -> Tensor:
+        """(rows, n) logarithms of the means, corrected for false negatives: in UCL as they are."""
+        return log_mean
+
+    def log_o(self, pairs: Pairs, others: Sequence[Blocks], count: _Counts) -> Number:
+        """The log of ``o``, a number, (n,) or (rows, n)."""
         if not isinstance(self.o, str):
             return log(self.o)
         if self.o == "batch":
@@ -155,7 +159,7 @@ class UCL(ContrastiveObjective):
             if isinstance(samples, int):
                 return math.log(samples)
             return samples.clamp_min(1).to(pairs.anchors.dtype).log()
-        return count(others).clamp_min(1).log()
+        return torch.stack([count(blocks) for blocks in others]).clamp_min(1).log()
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -237,21 +241,27 @@ class SCL(UCL):
     def averaged(
         self,
         pairs: Pairs,
-        i: int,
-        j: int,
+        places: Sequence[tuple[int, int]],
         log_ratio: Tensor,
         counts: Tensor,
         same_class: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         """The mean over the own key and, with ``positives="all"``, the other keys of the anchor's class."""
-        value, number = softplus(log_ratio), torch.ones_like(counts)  # log(1 + o E_q[e^g] / e^(g⁺))
-        if self.positives == "all" and same_class is not None:
-            log_negatives = log_ratio + pairs.own_sim(i, j) / self.temperature  # log(o E_q[e^g])
+        own = super().averaged(pairs, places, log_ratio, counts, same_class)
+        if self.positives == "one" or same_class is None:
+            return own
+        rows = []
+        for (i, j), value, log_row, number in zip(
+            places, own[0], log_ratio, torch.ones_like(counts), strict=True
+        ):
+            log_negatives = log_row + pairs.own_sim(i, j) / self.temperature  # log(o E_q[e^g])
             for sims, keep in self._more_positives(pairs, i, j, same_class):
                 values = softplus(log_negatives[:, None] - sims / self.temperature)
                 value = value + (values * keep).sum(1)
                 number = number + keep.sum(1)
-        return value / number, counts * number if self.average == "pairs" else counts
+            rows.append((value / number, number))
+        values, number = stack_rows(rows)
+        return values, counts * number if self.average == "pairs" else counts
 
     def _more_positives(self, pairs: Pairs, i: int, j: int, same_class: Tensor) -> Blocks:
         """The other samples' keys of the anchor's class, in blocks as in `Pairs.negatives`."""
@@ -339,9 +349,8 @@ class HCL(UCL):
     tau_plus: Scalar = ScalarAttribute(below_one, default=0.1)
     weight_gradient: bool = True
 
-    def log_mean(self, negatives: Blocks, number: Tensor, c: Tensor, zero: Tensor) -> Tensor:
-        """(n,) ``log E - c/τ``: the debiased mean, at least the smallest mean of ``e^g``."""
-        log_mean = super().log_mean(negatives, number, c, zero)
+    def debiased(self, log_mean: Tensor, c: Tensor, zero: Tensor) -> Tensor:
+        """``log E - c/τ``: the debiased mean, at least the smallest mean of ``e^g``."""
         return debias(log_mean, zero, self.tau_plus, floor=(-1 - c) / self.temperature)
 
 
