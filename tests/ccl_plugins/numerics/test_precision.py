@@ -26,6 +26,12 @@ def test_of_usual_lengths_it_is_torch_s_to_the_last_digit_with_its_gradient(dtyp
     assert not unit(torch.zeros(2, 4)).any()
 
 
+def test_its_gradient_can_be_differentiated():
+    x = torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    torch.autograd.gradcheck(unit, x.requires_grad_())
+    torch.autograd.gradgradcheck(unit, x)
+
+
 @pytest.mark.parametrize("length", [1e20, 1e37, 1e-30, 1e-37])
 def test_a_loss_on_the_sphere_does_not_depend_on_the_length_of_embeddings(length):
     """Their squares are no float32 numbers; the loss was log(b), without a word."""
