@@ -12,10 +12,12 @@ from torch import Tensor
 
 from ccl_plugins.arguments import positive, word
 from ccl_plugins.numerics.logsumexp import (
+    EMPTY,
     in_order_of,
     least_exponent,
     logsumexp_blocks,
     masked,
+    numbers,
     softplus,
 )
 from ccl_plugins.numerics.numbers import Number
@@ -133,12 +135,8 @@ def log_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, Ten
     else:
         scale = 1 / temperature
     products, compared, positives = zip(*blocks, strict=True)
-    number = count(blocks)
-    has_positives = number > 0
-    values = differentiable_once(
-        _LogShare.apply(scale, number, len(products), *products, *compared, *positives)  # type: ignore[no-untyped-call]  # torch's
-    )
-    return torch.where(has_positives, values, 0), has_positives.to(values.dtype)
+    values, weights = _LogShare.apply(scale, len(products), *products, *compared, *positives)  # type: ignore[no-untyped-call]  # torch's
+    return differentiable_once(values), weights
 
 
 def joint_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, Tensor]:
@@ -212,34 +210,42 @@ class _LogShare(torch.autograd.Function):
     """Log-sum-exp minus the mean of the positives; its gradient takes one matrix per block."""
 
     @staticmethod
-    def forward(ctx: Any, scale: float, number: Tensor, k: int, *tensors: Any) -> Tensor:
+    def forward(ctx: Any, scale: float, k: int, *tensors: Any) -> tuple[Tensor, Tensor]:
         blocks = list(zip(tensors[:k], tensors[k : 2 * k], tensors[2 * k :], strict=True))
-        share = number.clamp_min(1).to(tensors[0].dtype).reciprocal_()
         # Two blocks or more have one mask: its numbers are made once, by mask and memory layout.
         made: dict[Any, Tensor] = {}
-        of_positives, logits, chosen = [], [], []
+        logits, chosen = [], []
         for products, compared, positives in blocks:
             key = id(positives), products.stride()
             if key not in made:
-                made[key] = in_order_of(products, positives).to(products.dtype)
+                made[key] = numbers(in_order_of(products, positives), products.dtype)
             chosen.append(made[key])
-            of_positives.append((products * chosen[-1]).sum(1))
-            logits.append(masked(products, compared))
+            if compared is not None:  # `masked` takes a gradient too, and three times as long
+                left_out = numbers(in_order_of(products, ~compared), products.dtype)
+                products = torch.add(products, left_out, alpha=EMPTY)
+            logits.append(products)
+        number = reduce(torch.add, [positives.sum(1) for positives in chosen])
+        weights = number.clamp_max(1)
         top = reduce(torch.maximum, [block.amax(1) for block in logits]) * scale
         floor, shares = least_exponent(top.dtype), []
         for block in logits:  # the upper bound is for what rounding leaves of equal numbers
             shares.append(torch.add(-top[:, None], block, alpha=scale).clamp_(floor, 0).exp_())
         total = reduce(torch.add, [part.sum(1) for part in shares])
-        factor, scaled = (scale / total)[:, None], (share * scale)[:, None]
+        factor, scaled = weights * scale / total, scale / number.clamp_min(1)
+        of_positives = [
+            (block[0] * each).sum(1) for block, each in zip(blocks, chosen, strict=True)
+        ]
         for part, positives in zip(shares, chosen, strict=True):
-            part.mul_(factor).addcmul_(positives, scaled, value=-1)
+            part.mul_(factor[:, None]).addcmul_(positives, scaled[:, None], value=-1)
         ctx.save_for_backward(*shares)
-        return total.log() + top - reduce(torch.add, of_positives) * scaled[:, 0]
+        ctx.mark_non_differentiable(weights)
+        values = total.log() + top - reduce(torch.add, of_positives) * scaled
+        return torch.where(weights > 0, values, 0), weights
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         gradients = [slope * grad[:, None] for slope in ctx.saved_tensors]
-        return None, None, None, *gradients, *[None] * (2 * len(gradients))
+        return None, None, *gradients, *[None] * (2 * len(gradients))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

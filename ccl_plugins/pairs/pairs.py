@@ -189,9 +189,10 @@ class Pairs:
 
     def own(self) -> Tensor:
         """(n, m) True at each anchor sample's own position."""
-        n, m = self.anchors.shape[1], self.keys.shape[1]
-        every = torch.arange(m, device=self.anchors.device)
-        return every[self.offset : self.offset + n, None] == every
+        # To compare positions takes ten times as long.
+        own = self.anchors.new_zeros(self.anchors.shape[1], self.keys.shape[1], dtype=torch.bool)
+        own.diagonal(self.offset).fill_(True)
+        return own
 
     def others(self, only: Tensor | None = None) -> Tensor:
         """(n, m) True at the batch's other samples that count, restricted to ``only`` (n, m + q)."""
