@@ -32,6 +32,19 @@ BUILT = {
 """Files to which a link leads to a page of the reference, beside those of components and public modules."""
 EXTENDED = {contracts.PAGE: contracts.with_tables, commandline.PAGE: commandline.with_help}
 """What is added in the site to a page of the repository."""
+PARTS = {
+    "tutorial/": "Tutorials",
+    "how-to/": "How to",
+    "reference/": "Reference",
+    "plugins.md": "Reference",
+    "explanation/": "Background",
+    "evidence/": "Evidence",
+    "benchmarks/": "Benchmarks",
+    "studies/": "Studies",
+    "reproduction/": "Reproduction",
+    "decisions/": "Decisions",
+}
+"""The part of the site with the pages that docs/index.md does not name, by the beginning of their paths."""
 KEYWORDS = {
     "how-to/write-an-objective": "add, can, custom, loss, new, use",
     "how-to/write-": "add, can, custom, new, use",
@@ -184,14 +197,25 @@ class Site:
         return ""
 
     def _contents(self) -> Iterator[tuple[str, list[str]]]:
-        """The parts of the site: a caption and the pages of each item of docs/index.md, in its order."""
+        """The parts of the site: a caption and the pages of each item of docs/index.md, in its order.
+
+        A page that no item names is in the part of its folder.
+        """
         index = self.linked((ROOT / "docs/index.md").read_text("utf-8"), ROOT / "docs/index.md")
+        parts: dict[str, list[str]] = {}
         for item in re.split(r"(?m)^- ", index)[1:]:
             caption = re.match(r"\*\*(.*?)\*\*", item)
             pages = [match[1] for match in LINK.finditer(item)]
             if caption:
-                extra = ["reference/papers.md"] if caption[1] == "Reference" else []
-                yield caption[1], [*dict.fromkeys([*pages, *extra])]
+                parts.setdefault(caption[1], []).extend(pages)
+        named = {page for pages in parts.values() for page in pages}
+        found = {*self.written, *(name for name in self.generated if name.count("/") == 1)} - named
+        for start, caption in PARTS.items():
+            for name in sorted(name for name in found if name.startswith(start)):
+                above = str(Path(name).with_name("index.md"))
+                if name == above or above not in {*self.written, *self.generated} - {"index.md"}:
+                    parts.setdefault(caption, []).append(name)
+        yield from ((name, [*dict.fromkeys(pages)]) for name, pages in parts.items() if pages)
         gallery = [name for name in self.written if name.startswith(f"{GALLERY}/")]
         first = [name for name in gallery if Path(name).stem in ("index", "README")]
         yield "Gallery", first or gallery
