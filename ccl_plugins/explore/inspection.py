@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from ccl_plugins.experiments.origin import naming_component
 from ccl_plugins.experiments.rules import check_columns, rules
 from ccl_plugins.experiments.train import measure_before, try_out
 from ccl_plugins.explore.images_seen import image_findings, looks_at, unreadable
+from ccl_plugins.files import mapped
 from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.information.entropies import entropy, information
 from ccl_plugins.kinds import registry
@@ -35,14 +36,20 @@ from ccl_plugins.metadata.fitted import together
 from ccl_plugins.metadata.groups import check_apart
 from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.numerics.generators import seed_everything
-from ccl_plugins.protocols import ValueType, trait
+from ccl_plugins.protocols import Sampler, ValueType, trait
 from ccl_plugins.training.features import frozen_features, widths
 from ccl_plugins.training.findings import Findings
 from ccl_plugins.training.first_use import check_columns_of_views
 from ccl_plugins.training.fitting import CannotBegin, fixed_tables, rehearsals
-from ccl_plugins.training.kernel_check import check_kernel, kernel_readings, scales_of
+from ccl_plugins.training.kernel_check import (
+    KernelReading,
+    check_kernel,
+    describe_kernel,
+    kernel_readings,
+    scales_of,
+)
 from ccl_plugins.training.loader import Items, collate, read_batch
-from ccl_plugins.training.sampling import check_batches, check_divisible
+from ccl_plugins.training.sampling import EpochSampler, check_batches, check_divisible
 from ccl_plugins.training.tables import Tables
 from ccl_plugins.watching.logging import check_loggers as check_loggers
 from ccl_plugins.watching.symptoms import Beginning, UnfitCondition
@@ -61,6 +68,12 @@ STRONG = 0.5
 
 MEASURED = 1000
 """The samples of both splits up to which evaluators measure, as they do before training."""
+
+BATCHES, LARGEST = 4, 2048
+"""The batches in which neighbors are counted, and the first samples of each that are compared."""
+
+FEW = 2.0
+"""The neighbors of an anchor in its batch below which hardly two samples are alike."""
 
 UNREADABLE = 5
 """The first samples that are tried where the images are not looked at."""
@@ -440,6 +453,48 @@ def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
                 f" {seen['effective_neighbors']:.0f} neighbors of equal weight"
                 + (f"; sensible scales are {scales}" if scales else "")
             )
+            if parts.sampler_on in (None, *tables.tables):
+                sampler = EpochSampler(parts, tables, settings, train)()
+                yield _in_batches(reading, tables, sampler)
+
+
+def neighbors_in_batches(reading: KernelReading, tables: Tables, sampler: Sampler) -> float:
+    """The effective number of neighbors of an anchor in its batch.
+
+    It is ``(sum w)^2 / sum w^2`` of the kernel's weights w of the other samples of the batch: as many of
+    equal weight would do the same; 0 if none has any.  The mean is over anchors and the first batches of an
+    epoch, without the samples that have no value of the condition.
+
+    Args:
+        reading: The kernel and its conditions.
+        tables: The tables of these conditions.
+        sampler: The sampler of the run.  Of partners the first is looked at.
+    """
+    lost = torch.stack([tables.variables[name].missing for name in reading.names]).any(0)
+    total, anchors = 0.0, 0
+    for batch in islice(sampler.batches(0), BATCHES):
+        rows = batch if batch.ndim == 1 else batch[:, 0]
+        rows = rows[~lost[rows]][:LARGEST]
+        if len(rows):
+            values = {name: mapped.rows(tables[name].values, rows) for name in reading.names}
+            total += len(rows) * float(describe_kernel(reading.matrix(values))[1])
+            anchors += len(rows)
+    return total / max(anchors, 1)
+
+
+def _in_batches(reading: KernelReading, tables: Tables, sampler: Sampler) -> str:
+    number = neighbors_in_batches(reading, tables, sampler)
+    line = (
+        f"effective neighbors per anchor in a batch, by {type(reading.kernel).__name__} on"
+        f" {reading.name!r}: {number:.1f}"
+    )
+    if number >= FEW:
+        return line
+    wider = "" if getattr(reading.kernel, "scale", None) is None else ", or a larger scale"
+    return (
+        f"{line}; hardly two samples of a batch are alike: take a sampler that brings like ones together,"
+        f" such as m_per_class or same_condition{wider}"
+    )
 
 
 def _step(pipeline: Composition, parts: Any, train: Any, samples: int) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 import tomllib
 from pathlib import Path
@@ -18,7 +19,16 @@ import ccl_plugins as ccl
 from ccl_plugins.cli import main
 from ccl_plugins.datasets import image_files
 from ccl_plugins.explore import images_seen
-from ccl_plugins.explore.inspection import Faulty, _columns, inspect, inspect_file
+from ccl_plugins.explore.inspection import (
+    Faulty,
+    _columns,
+    inspect,
+    inspect_file,
+    neighbors_in_batches,
+)
+from ccl_plugins.kernels import RBF, Delta, Product
+from ccl_plugins.protocols import Table
+from ccl_plugins.training.kernel_check import KernelReading
 
 SITES = ["Köln", "Köln ", "Bonn"]
 
@@ -389,8 +399,69 @@ def test_what_is_healthy_has_a_line_for_its_kernel_alone():
     )
     found = inspect(pipeline, quick=True)
     assert not found.step
-    (note,) = found.notes
-    assert "sensible scales are" in note
+    kernel, batches = found.notes
+    assert "sensible scales are" in kernel
+    assert batches.startswith("effective neighbors per anchor in a batch, by RBF on 'condition': ")
+    assert "alike" not in batches
+
+
+@pytest.mark.parametrize(
+    ("kernel", "names"),
+    [
+        (Delta(), ("site",)),
+        (RBF(scale=0.5), ("age",)),
+        (Product(on={"age": RBF(scale=0.5), "site": Delta()}), ("age", "site")),
+    ],
+)
+def test_neighbors_in_batches_are_those_of_a_loop(kernel, names):
+    draw = torch.Generator().manual_seed(0)
+    site, age = torch.randint(4, (60,), generator=draw), torch.randn(60, 1, generator=draw)
+    missing = {"age": torch.arange(60) % 7 == 3, "site": torch.arange(60) == 5}
+    tables = {"age": Table(age, {}), "site": Table(site, {})}
+    drawn = [torch.randperm(60, generator=draw)[:16] for _ in range(3)]
+    found = []
+    for batch in drawn:
+        kept = [int(i) for i in batch if not any(missing[name][i] for name in names)]
+        for i in kept:
+            weights = []
+            for j in (j for j in kept if j != i):
+                weight = 1.0
+                if "age" in names:
+                    weight *= math.exp(-(float(age[i] - age[j]) ** 2) / 0.5)
+                if "site" in names:
+                    weight *= float(site[i] == site[j])
+                weights.append(weight)
+            squares = sum(w * w for w in weights)
+            found.append(sum(weights) ** 2 / squares if squares else 0.0)
+    number = neighbors_in_batches(
+        KernelReading(kernel, names),
+        _Tables(tables, missing),
+        SimpleNamespace(batches=lambda epoch: iter(drawn)),
+    )
+    torch.testing.assert_close(number, sum(found) / len(found), rtol=1e-5, atol=0)
+
+
+class _Tables(dict):
+    def __init__(self, tables, missing):
+        super().__init__(tables)
+        self.variables = {name: SimpleNamespace(missing=lost) for name, lost in missing.items()}
+
+
+def test_batches_of_unlike_samples_are_said_and_those_of_a_sampler_for_them_are_not(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    text = BY_SITE.replace('"site"', '"patient_id"').replace("batch_size = 8", "batch_size = 4")
+    (line,) = _of_batches(write(tmp_path), text)
+    assert "hardly two samples of a batch are alike: take a sampler that brings like ones" in line
+    (line,) = _of_batches(write(tmp_path), 'sampler = "same_condition"\n' + BY_SITE)
+    assert line.endswith(": 7.0")
+
+
+def _of_batches(file, text):
+    file.write_text(text, "utf-8")
+    notes = inspect_file(file, quick=True).notes
+    return [note for note in notes if note.startswith("effective neighbors per anchor")]
 
 
 def test_files_are_said_by_kind_and_pages_and_those_that_are_passed_over(tmp_path, capsys):
