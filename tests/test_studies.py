@@ -45,7 +45,7 @@ def test_a_row_is_trained_and_measured(monkeypatch, name, title):
     if name == "ages":
         monkeypatch.setattr(module, "COUNTS", dict.fromkeys(module.COUNTS, 160))
     monkeypatch.setattr(module, "drawn", module.drawn.__wrapped__)  # leave nothing small behind
-    row = module.STUDY.run((title, 0.1, 0), steps=1)
+    row = module.STUDY.run((title, 0.1, 1), steps=1)
     assert row["test"].keys() == module.STUDY.columns.keys()
     assert all(abs(value) < 10 for value in row["test"].values())
 
@@ -60,6 +60,31 @@ def test_a_class_is_mostly_of_one_site_in_training_alone():
     )
     assert (counts == counts[:, :1]).all()
     assert (sites.drawn(0, "new").metadata["site"] == sites.KNOWN).all()
+
+
+def test_images_of_each_site_are_brought_to_one_mean_and_deviation():
+    sites = study("sites")
+    images = torch.randint(0, 120, (40, 3, 4, 4), dtype=torch.uint8)
+    site = torch.arange(40) % 2
+    images[site == 1] += 100
+    made = sites.on_each_site(images, site).float()
+    for each in range(2):
+        std, mean = torch.std_mean(made[site == each], (0, 2, 3))
+        torch.testing.assert_close(mean, torch.full((3,), 100.0), atol=1, rtol=0)
+        torch.testing.assert_close(std, torch.full((3,), 40.0), atol=1, rtol=0)
+
+
+def test_features_of_each_site_are_brought_to_one_mean():
+    sites = study("sites")
+    site = {"train": torch.arange(40) % 2, "new": torch.full((20,), 4)}
+    x = {name: torch.randn(len(each), 3) + each[:, None] for name, each in site.items()}
+    made = sites.cured(x, site, "standardized")
+    for name, each in site.items():
+        for one in each.unique():
+            torch.testing.assert_close(
+                made[name][each == one].mean(0), torch.zeros(3), atol=1e-5, rtol=0
+            )
+    assert sites.cured(x, site, None) == x
 
 
 def test_unseen_plates_have_controls_and_all_treatments(monkeypatch):

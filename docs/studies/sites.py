@@ -1,17 +1,19 @@
 """Digits from several scanners, most of each class from one of them; writes the tables of ``sites.md``.
 
-Run it as ``python docs/studies/sites.py``. What ``sites.json`` has is not trained again.
+Run it as ``python docs/studies/sites.py --seeds 10``; it needs scanpy, for ComBat. What ``sites.json``
+has is not trained again.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+import statistics
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from study import TRIED, Form, Read, Small, Study, classifier, right
+from study import TRIED, Form, Read, Small, Study, classifier, combat, on_each_group, right
 from torch import Tensor
 from torch.nn import functional
 
@@ -37,15 +39,18 @@ class Sites:
         seed: Of the scanners, of what is drawn and of the split.
         test: ``"test"``; ``"validation"``, digits that neither training nor test have; ``"new"``, those of
             the test by the new scanner.
+        standardized: Whether each channel is brought to one mean and deviation of every site's images.
     """
 
-    def __init__(self, seed: int, test: str = "test") -> None:
+    def __init__(self, seed: int, test: str = "test", standardized: bool = False) -> None:
         self.seed = seed
         self.test = test
+        self.standardized = standardized
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""
-        return drawn(self.seed, split if split == "train" else self.test)
+        part = split if split == "train" else self.test
+        return drawn(self.seed, part, self.standardized)
 
     def schema(self) -> Mapping[str, Any]:
         """The columns and what they hold."""
@@ -53,8 +58,12 @@ class Sites:
 
 
 @functools.cache
-def drawn(seed: int, part: str) -> InMemory:
+def drawn(seed: int, part: str, standardized: bool = False) -> InMemory:
     """A part of the digits: ``"train"``, ``"validation"``, ``"test"`` or ``"new"``."""
+    if standardized:
+        raw = drawn(seed, part)
+        images = on_each_site(raw.images, raw.metadata["site"])
+        return InMemory(images, raw.targets, raw.metadata)
     held_out = part in ("test", "new")
     ink, label, rows = read_digits("test" if held_out else "train", 0.2, seed)
     if not held_out:
@@ -116,6 +125,18 @@ def scanned(ink: Tensor, scanner: Tensor, generator: torch.Generator) -> Tensor:
     return (255 * x).round().clamp(0, 255).to(torch.uint8)
 
 
+def on_each_site(images: Tensor, site: Tensor) -> Tensor:
+    """Images (n, 3, h, w) uint8, each channel brought to one mean and deviation of every site's images."""
+    made = torch.empty_like(images)
+    for each in site.unique():
+        pixels = images[site == each].float()
+        std, mean = torch.std_mean(pixels, (0, 2, 3), keepdim=True)
+        made[site == each] = (
+            (100 + 40 * (pixels - mean) / std).round().clamp(0, 255).to(torch.uint8)
+        )
+    return made
+
+
 COLORS = {"jitter": 0.5, "gray": 0.2, "blur": 0.5}
 """The augmentations that imitate a scanner: brightness, contrast, color and blur."""
 VIEWS = {"size": SIZE, "min_scale": 0.5, "flip": 0.0, "batched": True}
@@ -130,15 +151,35 @@ GROUP = {"group": {"use": "column", "name": "group"}}
 ALIKE = {"use": "weighted", "on": "group"}
 KEPT = {"on": "label", "keep": True, "by": "classification"}
 BOTH = {"use": "guided", "base": FAIR, "guides": [KEPT]}
+AUGMENTED = {"objective": {"use": "infonce", "temperature": TRIED}, **STRONG}
+GUIDE = {"on": "site", "keep": False, "by": "classification", "suppress": "reversal"}
+REVERSED = {
+    "use": "guided",
+    "base": {"use": "infonce", "temperature": 0.1},
+    "guides": [{**GUIDE, "weight": TRIED}],
+}
+OURS = "Fair-CCLK, jitter, gray and blur"
 FORMS = {
     "untrained": Form(None),
     "InfoNCE": Form({"objective": {"use": "infonce", "temperature": TRIED}}, TEMPERATURES),
-    "InfoNCE, jitter, gray and blur": Form(
-        {"objective": {"use": "infonce", "temperature": TRIED}, **STRONG}, like="InfoNCE"
+    "InfoNCE, jitter, gray and blur": Form(AUGMENTED, like="InfoNCE"),
+    "InfoNCE, jitter, gray and blur; features standardized on each site": Form(
+        {**AUGMENTED, "cure": "standardized"}, like="InfoNCE"
+    ),
+    "InfoNCE, jitter, gray and blur; features by ComBat": Form(
+        {**AUGMENTED, "cure": "combat"}, like="InfoNCE"
+    ),
+    "InfoNCE, jitter, gray and blur; images standardized on each site": Form(
+        {**AUGMENTED, "data": {"standardized": True}}, like="InfoNCE"
+    ),
+    "InfoNCE, jitter, gray and blur; site by reversal": Form(
+        {"objective": REVERSED, "conditions": SITE, **STRONG}, (0.1, 0.3, 1.0)
     ),
     "Fair-CCLK on the site": Form({"objective": FAIR, "conditions": SITE}, TEMPERATURES),
-    "Fair-CCLK, jitter, gray and blur": Form(
-        {"objective": FAIR, "conditions": SITE, **STRONG}, like="Fair-CCLK on the site"
+    OURS: Form({"objective": FAIR, "conditions": SITE, **STRONG}, like="Fair-CCLK on the site"),
+    "Fair-CCLK, jitter, gray and blur; images standardized on each site": Form(
+        {"objective": FAIR, "conditions": SITE, **STRONG, "data": {"standardized": True}},
+        like="Fair-CCLK on the site",
     ),
     "Fair-CCLK, sites shuffled": Form(
         {"objective": FAIR, "conditions": {"site": {"use": "shuffled", "of": SITE["site"]}}},
@@ -160,13 +201,23 @@ COMPARED = {
         "InfoNCE, jitter, gray and blur",
         "Fair-CCLK, sites shuffled",
     ),
-    "Fair-CCLK, jitter, gray and blur": ("InfoNCE, jitter, gray and blur",),
+    OURS: (
+        "InfoNCE, jitter, gray and blur",
+        "InfoNCE, jitter, gray and blur; features standardized on each site",
+        "InfoNCE, jitter, gray and blur; features by ComBat",
+        "InfoNCE, jitter, gray and blur; images standardized on each site",
+        "InfoNCE, jitter, gray and blur; site by reversal",
+    ),
+    "Fair-CCLK, jitter, gray and blur; images standardized on each site": (
+        "InfoNCE, jitter, gray and blur; images standardized on each site",
+    ),
     "labels beside Fair-CCLK, groups drawn alike": ("labels (ERM)", "labels, groups drawn alike"),
 }
 COLUMNS = {
     "known": "known sites",
     "worst": "worst group",
     "new": "new site",
+    "left": "a site left out of the probe",
     "known_even": "known sites, reweighted",
     "new_even": "new site, reweighted",
     "leak": "site, linear",
@@ -177,18 +228,20 @@ COLUMNS = {
 def pipeline(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
     """The arguments of a pipeline."""
     parts = {
-        "dataset": Sites(seed),
+        "dataset": Sites(seed, **settings.get("data", {})),
         "backbone": ccl.local("backbone", Small),
         "method": ccl.method("simclr", hidden=128, dim=128, batch_norm=False),
         "transform": ccl.transform("simclr", **PLAIN),
     }
-    return parts | dict(settings)
+    return parts | {key: each for key, each in settings.items() if key not in ("data", "cure")}
 
 
 def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, float]:
     """What probes read."""
-    x = {name: read(drawn(seed, name)) for name in ("train", "test", "validation", "new")}
-    of = {name: drawn(seed, name).metadata for name in x}
+    names, data = ("train", "test", "validation", "new"), settings.get("data", {})
+    x = {name: read(drawn(seed, name, **data)) for name in names}
+    of = {name: drawn(seed, name).metadata for name in names}
+    x = cured(x, {name: of[name]["site"] for name in names}, settings.get("cure"))
     found = {}
     for end, groups in (("", None), ("_even", of["train"]["group"])):
         probe = classifier(x["train"], of["train"]["label"], groups)
@@ -198,11 +251,29 @@ def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, fl
             if name == "test" and groups is None:
                 cells = of[name]["group"].unique()
                 found["worst"] = min(float(hits[of[name]["group"] == g].mean()) for g in cells)
+    left = []
+    for site in range(KNOWN):
+        fits, asked = of["train"]["site"] != site, of["test"]["site"] == site
+        probe = classifier(x["train"][fits], of["train"]["label"][fits])
+        left.append(float(right(probe, x["test"][asked], of["test"]["label"][asked]).mean()))
+    found["left"] = statistics.fmean(left)
     # The site is read where class and site are independent.
     for name, hidden in (("leak", False), ("leak_mlp", True)):
         probe = classifier(x["validation"], of["validation"]["site"], hidden=hidden)
         found[name] = float(right(probe, x["test"], of["test"]["site"]).mean())
     return found
+
+
+def cured(
+    x: Mapping[str, Tensor], site: Mapping[str, Tensor], cure: str | None
+) -> dict[str, Tensor]:
+    """Features of each part, standardized on each of its sites, or by ComBat of all parts together."""
+    if cure == "standardized":
+        return {name: on_each_group(each, site[name]) for name, each in x.items()}
+    if cure == "combat":
+        made = combat(torch.cat([*x.values()]), torch.cat([*site.values()]))
+        return dict(zip(x, made.split([len(each) for each in x.values()]), strict=True))
+    return {**x}
 
 
 def validated(read: Read, seed: int, settings: Mapping[str, Any]) -> float:
@@ -212,7 +283,19 @@ def validated(read: Read, seed: int, settings: Mapping[str, Any]) -> float:
     return float(right(probe, read(held), held.metadata["label"]).mean())
 
 
-STUDY = Study("sites", FORMS, COLUMNS, COMPARED, pipeline, measured, validated, steps=100)
+STUDY = Study(
+    "sites",
+    FORMS,
+    COLUMNS,
+    COMPARED,
+    pipeline,
+    measured,
+    validated,
+    steps=100,
+    apart=True,
+    endpoint="known",
+    first=5,
+)
 
 if __name__ == "__main__":
     STUDY.main(__doc__)
