@@ -463,21 +463,22 @@ def counts(rows: Sequence[Row]) -> str:
 
 
 def write_block(text: str, rows: Sequence[Row], page: str) -> str:
-    """The page of an experiment with the list of its claims."""
-    lines = []
-    for row in rows:
-        if row.page != page:
-            continue
-        item, claim, status, difference, n, shows, p, evidence = cells_of(row)
-        title = status.capitalize() if row.paper == OURS else f"{item}, {status}"
-        line = f"- **{title}.** {claim}"
-        if difference:
-            n = n.partition(",")[0]
-            line += f" {difference}; n = {n}, which shows {shows}; p {p if '<' in p else f'= {p}'}."
+    """The page of an experiment: a table of the claims that were tested, and the names of the others."""
+    its = [row for row in rows if row.page == page]
+    lines, others = [["", *HEAD[:-1]], ["---"] * len(HEAD)], []
+    for row in its:
+        item, *cells, _ = cells_of(row)
+        if cells[2]:
+            lines.append(
+                [item if row.paper != OURS else "", *(c.replace("|", "\\|") for c in cells)]
+            )
         else:
-            line += f" {evidence[:1].upper()}{evidence[1:]}"
-        lines.append(line + "\n")
-    return BLOCK.sub(lambda match: match[1] + "".join(lines) + match[2], text)
+            others.append(f"{item} ({row.status})")
+    made = "".join(f"| {' | '.join(line)} |\n" for line in lines) if len(lines) > 2 else ""
+    if others:
+        names = ", ".join(others)
+        made += f"\nOthers, for which [the table of all claims](claims.md) has reasons: {names}.\n"
+    return BLOCK.sub(lambda match: match[1] + made + match[2], text)
 
 
 def write_comparisons(rows: Sequence[Row]) -> list[dict[str, Any]]:
