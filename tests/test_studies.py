@@ -323,6 +323,36 @@ def test_a_row_of_emojis_is_trained_and_measured(emojis, title):
     assert all(0 <= value <= 1 for value in row["test"].values())
 
 
+@pytest.mark.parametrize(
+    ("ours", "word"),
+    [
+        ([0.62, 0.63], "Supported"),
+        ([0.53, 0.54], "Inconclusive"),  # above the frozen network by less than the margin
+        ([0.42, 0.43], "Refuted"),
+    ],
+)
+def test_the_comparison_of_emojis_is_decided_by_both_others(ours, word):
+    module = study("emojis")
+    values = {module.OURS: ours, module.OTHER: [0.5, 0.51], "frozen": [0.525, 0.535]}
+    chosen = [
+        {"form": title, "tried": tried, "seed": 10, "validation": tried}
+        for title in (module.OURS, module.OTHER)
+        for tried in module.TEMPERATURES
+    ]
+    rows = [
+        {
+            "form": title,
+            "tried": None if title == "frozen" else max(module.TEMPERATURES),
+            "seed": seed,
+            "test": {"sphered": value},
+        }
+        for title, pair in values.items()
+        for seed, value in enumerate(pair)
+    ]
+    assert module.verdict(chosen) == []
+    assert module.verdict(chosen + rows)[0].startswith(f"**{word}**")
+
+
 def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pairs():
     module = study("study")
     forms = {
