@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 from support.font_samples import write_font
@@ -405,3 +407,43 @@ def test_differences_are_tested_together_or_those_of_the_column_that_was_named(e
     assert f"the {bold} with p below" in words
     assert "\n".join(lines).count("**+5.00 ± 2.48**") == bold
     assert lines[-1].endswith("| +0.00 ± 2.48 |")
+
+
+@pytest.fixture
+def cells(monkeypatch):
+    """The study, with few steps, and cells of two types by two batches, which shift them."""
+    module = study("cells")
+    monkeypatch.setattr(module, "STEPS", 2)
+    monkeypatch.setattr(module, "BATCH", 16)
+    monkeypatch.setattr(module, "NEIGHBORS", 4)
+    batch, label = (numpy.arange(64) // n % 2 for n in (1, 2))
+    x = numpy.random.default_rng(0).normal(size=(64, 12))
+    x[:, 0] += 9 * label
+    x[:, 1] += 9 * batch
+    return module, module.Cells(x.astype("float32"), batch, label)
+
+
+def test_the_tables_of_cells_are_what_was_measured():
+    module = study("cells")
+    rows, page = json.loads((FOLDER / "cells.json").read_text()), (FOLDER / "cells.md").read_text()
+    found = {(row["data"], row["form"], row["seed"]) for row in rows}
+    compared = ("CONCORD", module.OURS)
+    assert found >= {(d, f, s) for d in module.LABELED for f in compared for s in range(5)}
+    assert len(rows) == len(found)
+    assert module.page(rows, page) == page
+
+
+def test_a_row_of_ours_gives_features_of_every_cell(cells):
+    module, of = cells
+    for title in ("untrained", module.OURS, "Fair-InfoNCE, donors shuffled"):
+        made = module.FORMS[title](of, 0)
+        assert made.shape == (64, 128)
+        assert numpy.isfinite(made).all()
+    assert of.some(0).x.shape == (51, 12)
+
+
+def test_neighbors_of_the_own_batch_are_kept_by_what_moves_batches_alone(cells):
+    module, of = cells
+    moved = of.x + 5 * of.batch[:, None]
+    assert module.kept(of.x, moved, of.batch) == 1
+    assert module.kept(of.x, of.x[::-1].copy(), of.batch) < 0.5
