@@ -156,6 +156,14 @@ def letters(tmp_path_factory):
     return module
 
 
+def test_the_tables_of_letters_are_what_was_measured():
+    made = study("letters").STUDY
+    rows, page = made.stored(), (FOLDER / "letters.md").read_text()
+    assert len({(row["form"], row["tried"], row["seed"]) for row in rows}) == len(rows)
+    assert {row["form"] for row in rows} <= {*made.forms}
+    assert made.page(rows, page) == page
+
+
 def test_families_of_letters_are_in_one_part(letters):
     made = letters.parts(3)
     families = {name: {*each.metadata["family"].tolist()} for name, each in made.items()}

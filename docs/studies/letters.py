@@ -212,11 +212,13 @@ FORMS = {
     "Fair-InfoNCE on the class of weight, imitating": Form(
         {**OF_WEIGHT, **IMITATING}, TEMPERATURES
     ),
-    "numbers by reversal, imitating": Form(guided(by="regression", suppress="reversal"), WEIGHTS),
+    "numbers by reversal, imitating": Form(
+        guided(by="regression", suppress="reversal"), (0.01, 0.03, *WEIGHTS)
+    ),
     "numbers by least squares, imitating": Form(
         guided(by="regression", suppress="least_squares"), WEIGHTS
     ),
-    "numbers by HSIC, imitating": Form(guided(by="hsic"), WEIGHTS),
+    "numbers by HSIC, imitating": Form(guided(by="hsic"), (*WEIGHTS, 3.0)),
     "SupCon on the letter, imitating": Form({**SUPCON, **IMITATING}, TEMPERATURES),
 }
 PEERS = ("InfoNCE, imitating", "InfoNCE, whole fonts, imitating")
@@ -413,6 +415,7 @@ STUDY = Study(
     batch_size=496,
     choosing=(10,),
     apart=True,
+    digits=3,
     verdict=verdict,
     endpoint="letter",
 )

@@ -67,6 +67,7 @@ class Study:
         batch_size: Of the training of a row.
         choosing: The seeds whose validation chooses the value of a row.
         apart: Whether these seeds are not reported, and their test samples not measured.
+        digits: Of the numbers of its tables.
         verdict: From the runs to lines of the page that stand before the tables.
         endpoint: The column that was named before the runs, of which alone a difference can be decided;
             None: of all columns.
@@ -85,6 +86,7 @@ class Study:
     batch_size: int = 128
     choosing: Sequence[int] = (0,)
     apart: bool = False
+    digits: int = 2
     verdict: Callable[[Sequence[Row]], list[str]] | None = None
     endpoint: str | None = None
     first: int = 0
@@ -178,7 +180,7 @@ class Study:
                     interval_of([r["test"][name] for r in runs.values()]) for name in self.columns
                 ]
                 shown = " | ".join(
-                    f"{mean:.2f} ± {half:.2f}" if len(runs) > 1 else f"{mean:.2f}"
+                    f"{mean:.{self.digits}f}" + f" ± {half:.{self.digits}f}" * (len(runs) > 1)
                     for mean, half in cells
                 )
                 lines.append(f"| {title} | {value} | {len(runs)} | {shown} |")
@@ -208,7 +210,8 @@ class Study:
             lines += head(["", "seeds", *self.columns.values()])
         for title, found in tests.items():
             texts = {
-                name: f"{each.difference:+.2f} ± {visible(each.n) * each.deviation:.2f}"
+                name: f"{each.difference:+.{self.digits}f}"
+                f" ± {visible(each.n) * each.deviation:.{self.digits}f}"
                 for name, each in found.items()
             }
             cells = [f"**{t}**" if (title, name) in decided else t for name, t in texts.items()]
