@@ -19,4 +19,4 @@ site:  ## the pages with the built reference, in build/site: pip install -e ".[d
 	python docs/site/build.py build/site
 
 mutants:  ## faults in a part, and whether its tests notice: make mutants PART=kernels ARGS="--minutes 5"
-	python docs/benchmarks/mutants.py $(PART) $(ARGS)
+	python docs/evidence/benchmarks/mutants.py $(PART) $(ARGS)

@@ -14,14 +14,14 @@ from scipy.stats import bartlett, ttest_1samp
 from support.scripts import script
 
 ROOT = Path(__file__).parent.parent
-PAGES = ROOT / "docs" / "reproduction"
+PAGES = ROOT / "docs" / "evidence" / "reproduction"
 PAGE = PAGES / "claims.md"
 PAPERS = {"CCL-K": (8, 4), "Cl-InfoNCE": (6, 6), "H-SCL": (1, 4), "CACR": (21, 10)}
 """How many tables and figures each paper has."""
 
 
-claims = script("docs/reproduction/claims.py")
-errors = script("docs/reproduction/error_rates.py")
+claims = script("docs/evidence/reproduction/claims.py")
+errors = script("docs/evidence/reproduction/error_rates.py")
 TESTED = {*claims.STATUSES} - {"exact", "not tested", "no claim"}
 FILE = tomllib.loads((PAGES / "claims.toml").read_text())
 

@@ -394,24 +394,26 @@ def test_objectives_and_kernels_have_an_equation():
 
 
 def test_the_quick_examples_show_the_measured_numbers_beside_the_untrained_network():
-    color_digits = script("docs/benchmarks/color_digits.py")
-    runs = json.loads((DOCS / "benchmarks" / "color_digits.json").read_text())
+    color_digits = script("docs/evidence/benchmarks/color_digits.py")
+    runs = json.loads((DOCS / "evidence" / "benchmarks" / "color_digits.json").read_text())
     assert {(run["temperature"], run["seed"]) for run in runs} >= {(0.5, seed) for seed in range(5)}
     assert all(run["before"].keys() == run["after"].keys() for run in runs)
     assert "| | untrained | InfoNCE | Fair-CCLK |" in color_digits.page(runs)
-    assert (DOCS / "benchmarks" / "color_digits.md").read_text() == color_digits.page(runs)
+    assert (DOCS / "evidence" / "benchmarks" / "color_digits.md").read_text() == color_digits.page(
+        runs
+    )
 
 
 def test_the_page_of_adaptation_shows_the_measured_numbers():
-    adaptation = script("docs/benchmarks/adaptation.py")
-    cells = adaptation.read(DOCS / "benchmarks" / "adaptation.json")
+    adaptation = script("docs/evidence/benchmarks/adaptation.py")
+    cells = adaptation.read(DOCS / "evidence" / "benchmarks" / "adaptation.json")
     page = adaptation.page(adaptation.final(cells), adaptation.SEEDS)
-    assert (DOCS / "benchmarks" / "adaptation.md").read_text() == page
+    assert (DOCS / "evidence" / "benchmarks" / "adaptation.md").read_text() == page
     assert len({adaptation.key(cell) for cell in cells}) == len(cells)
 
 
 def test_differences_beside_another_way_are_paired_by_seed():
-    adaptation_page = script("docs/benchmarks/adaptation_page.py")
+    adaptation_page = script("docs/evidence/benchmarks/adaptation_page.py")
 
     def cells(**values):
         return {int(seed[1:]): {"after": {"x": value}} for seed, value in values.items()}
@@ -429,10 +431,12 @@ def test_differences_beside_another_way_are_paired_by_seed():
 
 
 def test_the_readme_and_the_page_of_gratings_show_the_measured_numbers():
-    gratings = script("docs/benchmarks/grating_digits.py")
-    rows = json.loads((DOCS / "benchmarks" / "grating_digits.json").read_text())
+    gratings = script("docs/evidence/benchmarks/grating_digits.py")
+    rows = json.loads((DOCS / "evidence" / "benchmarks" / "grating_digits.json").read_text())
     assert len({(r["form"], r["temperature"], r["seed"]) for r in rows}) == len(rows)
-    assert (DOCS / "benchmarks" / "grating_digits.md").read_text() == gratings.page(rows)
+    assert (DOCS / "evidence" / "benchmarks" / "grating_digits.md").read_text() == gratings.page(
+        rows
+    )
     assert gratings.summary(rows) in (ROOT / "README.md").read_text()
     for form, name in (("InfoNCE", "infonce"), ("Fair-CCLK", "fair")):
         example = tomllib.loads((ROOT / f"examples/grating_digits_{name}.toml").read_text())
@@ -454,8 +458,8 @@ def test_both_examples_differ_in_the_objective_alone(data, column):
 
 
 def test_the_page_of_captions_shows_the_measured_numbers():
-    captions = script("docs/benchmarks/captions.py")
-    runs = json.loads((DOCS / "benchmarks" / "captions.json").read_text())
+    captions = script("docs/evidence/benchmarks/captions.py")
+    runs = json.loads((DOCS / "evidence" / "benchmarks" / "captions.json").read_text())
     assert {run["seed"] for run in runs} == {0, 1, 2}
     assert captions.table(runs) in (DOCS / "how-to" / "train-on-captions.md").read_text()
 

@@ -16,7 +16,7 @@ from ccl_plugins.sweep.cells import begin, work
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "examples" / "reproduction" / "gpu"
-PAGE = (ROOT / "docs" / "reproduction" / "on_a_gpu.md").read_text()
+PAGE = (ROOT / "docs" / "evidence" / "reproduction" / "on_a_gpu.md").read_text()
 FILES = sorted(FOLDER.glob("*.toml"))
 TINY = [
     "backbone.options.channels=[4, 4, 4, 4]",
@@ -29,7 +29,7 @@ TINY = [
 ]
 
 data = script("examples/reproduction/gpu/data.py")
-pages = script("docs/reproduction/pages.py")
+pages = script("docs/evidence/reproduction/pages.py")
 
 
 class CIFAR10:

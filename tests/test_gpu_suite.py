@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from support.scripts import script
 
-FOLDER = Path(__file__).parent.parent / "docs" / "benchmarks"
+FOLDER = Path(__file__).parent.parent / "docs" / "evidence" / "benchmarks"
 
 
 @pytest.fixture
 def gpu(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # the script sets it
-    return script("docs/benchmarks/gpu.py")
+    return script("docs/evidence/benchmarks/gpu.py")
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_all_parts_run_and_go_on_after_a_stop(gpu, call, tmp_path, monkeypatch, 
 
 
 def test_what_fails_is_a_row_and_is_measured_again_on_request(gpu, call, monkeypatch, capsys):
-    judged = script("docs/benchmarks/gpu_parts.py").judged
+    judged = script("docs/evidence/benchmarks/gpu_parts.py").judged
 
     def broken(suite):
         yield "waits", lambda: 1 // 0

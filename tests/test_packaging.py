@@ -82,9 +82,9 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported():
 
 
 def test_every_dependency_is_defended():
-    page = (ROOT / "docs" / "benchmarks" / "light.md").read_text("utf-8")
+    page = (ROOT / "docs" / "evidence" / "benchmarks" / "light.md").read_text("utf-8")
     defended = re.findall(r"^\| `([\w-]+)` \| [A-Z`].*\. \|", page, re.MULTILINE)
-    assert {*defended} == names(PROJECT["dependencies"]), "python docs/benchmarks/light.py"
+    assert {*defended} == names(PROJECT["dependencies"]), "python docs/evidence/benchmarks/light.py"
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

@@ -15,10 +15,10 @@ from ccl_plugins.protocols import Measurement
 from ccl_plugins.sweep.cells import Cell, Sweep
 
 ROOT = Path(__file__).parent.parent
-PAGES = ROOT / "docs" / "reproduction"
+PAGES = ROOT / "docs" / "evidence" / "reproduction"
 RESULTS = ROOT / "examples" / "reproduction" / "results"
 
-pages = script("docs/reproduction/pages.py")
+pages = script("docs/evidence/reproduction/pages.py")
 
 
 def configuration(label, values, top1, **keys):

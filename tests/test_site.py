@@ -29,7 +29,7 @@ PAGES = (
     "reference/api/pairs.html",
     "reference/configuration.html",
     "reference/notation.html",
-    "reproduction/claims.html",
+    "evidence/reproduction/claims.html",
     "source/ccl_plugins/objectives/cclk.py.html",
 )
 QUESTIONS = {

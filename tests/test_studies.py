@@ -14,12 +14,12 @@ from support.scripts import script
 
 from ccl_plugins.datasets.fonts import LETTERS
 
-FOLDER = Path(__file__).parent.parent / "docs" / "studies"
+FOLDER = Path(__file__).parent.parent / "docs" / "evidence" / "studies"
 NAMES = ["sites", "plates", "ages"]
 
 
 def study(name):
-    return script(f"docs/studies/{name}.py")
+    return script(f"docs/evidence/studies/{name}.py")
 
 
 @pytest.mark.parametrize("name", [*NAMES, "emojis"])

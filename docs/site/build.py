@@ -39,9 +39,6 @@ PARTS = {
     "plugins.md": "Reference",
     "explanation/": "Background",
     "evidence/": "Evidence",
-    "benchmarks/": "Benchmarks",
-    "studies/": "Studies",
-    "reproduction/": "Reproduction",
     "decisions/": "Decisions",
 }
 """The part of the site with the pages that docs/index.md does not name, by the beginning of their paths."""

@@ -218,7 +218,7 @@ def cost(name: str) -> str:
     """The rows of an objective on the page of measurements; "" if it was not measured."""
     found = [
         (head, row)
-        for head, row in _rows("benchmarks/objectives.md")
+        for head, row in _rows("evidence/benchmarks/objectives.md")
         if re.match(rf"\| {name}(?:[ ,(]|$)", row) and head.startswith("| objective | b = 256")
     ]
     if not found:

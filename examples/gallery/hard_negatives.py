@@ -2,7 +2,7 @@
 
 HCL weighs negatives by their similarity to the anchor, HardNeg-CCLK by a kernel on the model's own
 embedding. Expect the three to differ little after so short a training;
-``docs/reproduction/hard_negatives.md`` compares them over many seeds.
+``docs/evidence/reproduction/hard_negatives.md`` compares them over many seeds.
 """
 
 import ccl_plugins as ccl

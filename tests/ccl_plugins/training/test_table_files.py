@@ -157,7 +157,7 @@ def test_overwriting_a_run_deletes_its_tables(data: Path, tmp_path: Path, in_fil
 @pytest.mark.slow
 def test_whole_commands_on_many_samples_take_little_more_memory_than_on_few(tmp_path):
     """Half a million samples, whose file has 388 MB; a copy of their features in float64 has 256."""
-    tables = script("docs/benchmarks/large_tables.py")
+    tables = script("docs/evidence/benchmarks/large_tables.py")
     most = {}
     for samples in (2000, 500_000):
         tables.write(tmp_path / str(samples), samples, 128)

@@ -1,0 +1,113 @@
+"""What the monitors of a run cost: epochs with and without them in turns, within one run.
+
+An epoch of the examples has 5 steps, so that the default measures every fourth epoch: both kinds of epochs
+meet the same machine.  ``python docs/evidence/benchmarks/monitors.py`` writes the page to
+``docs/evidence/benchmarks``; with ``--quick`` it trains a few epochs and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import statistics
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from pages import parser, publish
+from pytorch_lightning import Callback
+
+import ccl_plugins as ccl
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+NAMES = ("color_digits_infonce", "color_digits_fair")
+CLOCKS = {"processor": time.process_time, "wall": time.perf_counter}
+
+
+class Epochs(Callback):
+    """The seconds of each epoch of this process, by clock."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, list[float]] = {clock: [] for clock in CLOCKS}
+        self._since: dict[str, float] = {}
+
+    def on_train_start(self, *_: Any) -> None:
+        """Start the clocks."""
+        self._since = {name: clock() for name, clock in CLOCKS.items()}
+
+    def on_train_epoch_end(self, *_: Any) -> None:
+        """Note the epoch that ends, with its measurement."""
+        for name, clock in CLOCKS.items():
+            now = clock()
+            self.seconds[name].append(now - self._since[name])
+            self._since[name] = now
+
+
+def main() -> None:
+    """Train both examples, show the page, and write it unless asked to be quick."""
+    command = parser(__doc__, "8 epochs")
+    command.add_argument("--epochs", type=int, default=80, help="a multiple of 4")
+    options = command.parse_args()
+    if options.quick:
+        options.epochs = 8
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    publish(page(options), "monitors.md", options)
+
+
+def page(options: argparse.Namespace) -> str:
+    """The table."""
+    lines = [
+        "# What monitors cost\n",
+        f"Each row is one run of {options.epochs} epochs of 5 steps with the default, which measures in"
+        " every fourth epoch. Ratios",
+        "are of the whole run: the median time of an epoch with a measurement and of three without, taken"
+        " together, by four times that of one",
+        "without. Views are drawn in the training process (0 workers), so that the time is of all work;"
+        " or in a worker, whose time",
+        "does not count, as on a machine with workers that are never behind. Processor time is that of the"
+        " training process, with 1 thread.",
+        "The machine was shared, so wall-clock ratios are rough. The last column is the monitors' share of"
+        f" the wall-clock time in `Run.costs`. {platform.machine()},",
+        f"torch {torch.__version__}. Written by `python docs/evidence/benchmarks/monitors.py`.\n",
+        "| example | workers | epoch without (ms) | with a measurement (ms) | processor time ratio"
+        " | wall-clock ratio | share in the costs |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name in NAMES:
+        for workers in (0, 1):
+            lines.append(row(name, workers, options.epochs))
+    return "\n".join(lines) + "\n"
+
+
+def row(name: str, workers: int, epochs: int) -> str:
+    """One run."""
+    seen = Epochs()
+    with tempfile.TemporaryDirectory() as folder:
+        pipeline = ccl.Pipeline.from_toml(
+            EXAMPLES / f"{name}.toml",
+            changes=[(("evaluate",), [])],
+            workers=workers,
+            epochs=epochs,
+            checkpoint_every=epochs,
+            log_every=5,  # in every epoch, with and without
+        )
+        run = pipeline.fit(out=Path(folder) / "run", callbacks=[seen], progress=False)
+        share = run.costs["monitors_share"]
+    # Without the first turn, which loads, and the last, which writes the weights.
+    kept = {clock: each[4:-4] or each for clock, each in seen.seconds.items()}
+    on = {clock: statistics.median(each[3::4]) for clock, each in kept.items()}
+    off = {
+        clock: statistics.median([s for i, s in enumerate(each) if i % 4 != 3])
+        for clock, each in kept.items()
+    }
+    ratios = " | ".join(f"{(on[clock] / off[clock] + 3) / 4:.3f}" for clock in CLOCKS)
+    times = f"{1000 * off['processor']:.0f} | {1000 * on['processor']:.0f}"
+    return f"| `{name}` | {workers} | {times} | {ratios} | {share:.1%} |"
+
+
+if __name__ == "__main__":
+    main()
