@@ -257,7 +257,12 @@ def test_a_loss_that_cannot_be_used_is_refused_in_one_line(name):
         ("NTXentLoss", {"temperature": {"start": 1}}, TypeError, "must be a number, as lightly"),
         ("VICRegLoss", {"nu_param": "1"}, TypeError, "nu_param must be a number, not '1'"),
         ("NTXentLoss", {"temperature": True}, TypeError, "temperature must be a number, not True"),
-        (lightly.loss.VICRegLoss, {}, TypeError, "must be the name of a class in lightly.loss, as"),
+        (
+            lightly.loss.VICRegLoss,
+            {},
+            TypeError,
+            "must be the name of a class in lightly.loss, such as",
+        ),
         ("NTXentLoss", {"memory_bank_size": (64, 8)}, ValueError, "moco_v2 with .* infonce"),
         ("NTXentLoss", {"gather_distributed": True}, TypeError, "argument of the objective"),
     ],
