@@ -22,6 +22,7 @@ TITLES = {
     "wordnet.py": "WordNet",
     "clip_features.py": "CLIP features",
     "kmeans.py": "K-means",
+    "typefaces.py": "Letters in real typefaces",
     "hard_negatives.py": "Hard negatives",
     "cacr_views.py": "CACR with several views",
     "moco_v3_vit.py": "MoCo v3 with a ViT",
@@ -31,7 +32,7 @@ TITLES = {
 }
 HEAD = """# Gallery
 
-A dozen examples, each a file to read from top to bottom, with a baseline. Each takes about a minute of one
+Thirteen examples, each a file to read from top to bottom, with a baseline. Each takes about a minute of one
 CPU core, without a download. Run one from the root of the repository, as
 `python examples/gallery/kmeans.py`. The numbers are of one seed and few epochs, and differ on another
 machine: they show what the parts do and not what they reach.
