@@ -159,7 +159,7 @@ def _shown(value: Any) -> str:
 
 COST = (
     "Time / peak memory of forward and backward as ratios to lightly's NTXentLoss;"
-    " [how it was measured](../../../benchmarks/objectives.md)."
+    " [how it was measured](../../../evidence/benchmarks/objectives.md)."
 )
 
 
