@@ -438,6 +438,7 @@ def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
     )
     for finding in UnfitCondition().begin(begun):
         yield finding.line
+    sampler = EpochSampler(parts, tables, settings, train)  # makes one, for all kernels
     for reading in kernel_readings(objective):
         first, *others = names = reading.names
         if not all(name in tables.tables for name in names):
@@ -454,8 +455,7 @@ def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
                 + (f"; sensible scales are {scales}" if scales else "")
             )
             if parts.sampler_on in (None, *tables.tables):
-                sampler = EpochSampler(parts, tables, settings, train)()
-                yield _in_batches(reading, tables, sampler)
+                yield _in_batches(reading, tables, sampler())
 
 
 def neighbors_in_batches(reading: KernelReading, tables: Tables, sampler: Sampler) -> float:

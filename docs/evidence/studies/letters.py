@@ -83,7 +83,7 @@ def parts(seed: int, tied: bool = False, apart: bool = False) -> dict[str, InMem
         trains = tied_in(train.metadata["label"], classes(train), seed)
     if apart:
         trains &= ~torch.isin(train.metadata["weight"], torch.tensor(HELD))
-        tested |= ~tested  # nothing is chosen here
+        tested = torch.ones_like(tested)  # nothing is chosen here
     return {"train": of(train, trains), "validation": of(held, ~tested), "test": of(held, tested)}
 
 
