@@ -1,6 +1,6 @@
 """Write the files on `which-objective.md` anew: what `ccl init` writes for a table of birds.
 
-The first file is whole; of the others, the page has what differs from it.
+The first file is whole; of the others, the page has the blocks that no file above has.
 
 python docs/how-to/which_objective.py
 """
@@ -13,16 +13,21 @@ import random
 import re
 import shlex
 import tempfile
+import textwrap
 from pathlib import Path
 
 from PIL import Image
 
 from ccl_plugins.cli import read_command
 from ccl_plugins.start.init import chosen
+from ccl_plugins.start.pipeline import WIDTH
 
 TARGET = Path(__file__).with_name("which-objective.md")
 SPECIES = ["crow", "gull", "heron", "kite", "owl", "robin", "stork", "swan", "tern", "wren"]
 LEAF = re.compile(r"(```sh\n(ccl init birds\.csv[^\n]*)\n```\n\n```toml\n)(.*?)(```\n)", re.DOTALL)
+NUMBER = re.compile(r"\d+")
+SENTENCE = re.compile(r"(?<=\.) (?=[A-Z\d])")
+COLUMNS = re.compile(r'columns? = (?:\[.*?\]|".*?")')
 
 
 def write_birds(folder: Path, count: int = 1000, size: int = 64) -> Path:
@@ -53,28 +58,30 @@ def files(page: str) -> dict[str, str]:
 
 
 def render() -> str:
-    """The page, with the file, or what differs in it, below each command."""
+    """The page, with the file, or what is new in it, below each command."""
     page = TARGET.read_text("utf-8")
-    first, *others = files(page).items()
-    shown, seen = dict([first]), {*first[1].splitlines()}
-    for command, text in others:
-        shown[command] = _differing(text, first[1], seen)
-        seen |= {*text.splitlines()}
+    seen: set[str] = set()
+    shown = {command: _new(text, seen) for command, text in files(page).items()}
     return LEAF.sub(lambda leaf: f"{leaf[1]}{shown[leaf[2]]}{leaf[4]}", page)
 
 
-def _differing(text: str, first: str, seen: set[str]) -> str:
-    """The blocks of a file that the first one lacks, without comments that were seen before."""
+def _new(text: str, seen: set[str]) -> str:
+    """The blocks of a file, and sentences of their comments, that are not in ``seen``, to which all go.
 
-    def settings(block: str) -> tuple[str, ...]:
-        return tuple(line for line in block.splitlines() if not line.startswith("#"))
-
-    known = {settings(block) for block in _blocks(first)}
-    found = []
+    What differs only in the names of columns, or in the numbers of a comment, is not new.
+    """
+    found, whole = [], not seen
     for block in _blocks(text):
-        if settings(block) and settings(block) not in known:
-            lines = block.splitlines()
-            found.append("\n".join(x for x in lines if not (x.startswith("#") and x in seen)))
+        comment = [line for line in block.splitlines() if line.startswith("#")]
+        settings = block[len("".join(comment)) + len(comment) :]
+        sentences = SENTENCE.split(" ".join(line.removeprefix("# ") for line in comment))
+        said = " ".join(each for each in sentences if NUMBER.sub("", each) not in seen)
+        if whole:
+            found.append(block)
+        elif settings and COLUMNS.sub("", settings) not in seen:
+            lines = textwrap.wrap(said, WIDTH, break_long_words=False, break_on_hyphens=False)
+            found.append("\n".join([*(f"# {line}" for line in lines), settings]))
+        seen |= {COLUMNS.sub("", settings), *(NUMBER.sub("", each) for each in sentences)}
     return "\n\n".join(found) + "\n"
 
 
