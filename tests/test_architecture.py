@@ -85,6 +85,7 @@ BASES = {
     "mlp_head",
     "of_known_classes",
     "of_present_samples",
+    "over_rows",
     "reporting_mistakes",
     "save",
     "show",

@@ -17,6 +17,7 @@ from ccl_plugins.evaluators.gradient_probes import LinearSGD as LinearSGD
 from ccl_plugins.evaluators.held import Held as Held
 from ccl_plugins.evaluators.intervals import estimate as estimate
 from ccl_plugins.evaluators.intervals import mean as mean
+from ccl_plugins.evaluators.intervals import over_rows as over_rows
 from ccl_plugins.evaluators.knn import KNN as KNN
 from ccl_plugins.evaluators.linear import LinearProbe as LinearProbe
 from ccl_plugins.evaluators.mixing import Mixing as Mixing

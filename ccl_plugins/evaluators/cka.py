@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import checked, whole, word
 from ccl_plugins.evaluators.columns import LARGEST, finite_features, fixed_part, score
-from ccl_plugins.evaluators.intervals import estimate
+from ccl_plugins.evaluators.intervals import estimate, over_rows
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 
@@ -66,7 +66,7 @@ class CKA:
                 f" are {len(y)} before and {len(x)} after"
             )
         rows = fixed_part(len(x), self.samples)
-        x, y = _centered(x[rows]), _centered(y[rows])
+        n, x, y = len(x), _centered(x[rows]), _centered(y[rows])
         unbiased = self.estimator == "unbiased"
         both, own_x, own_y = (hsic(a, b, unbiased) for a, b in ((x, y), (x, x), (y, y)))
         if not (own_x > 0).all() or not (own_y > 0).all():
@@ -74,7 +74,8 @@ class CKA:
         cka = (both / (own_x * own_y).sqrt()).clamp_max(1)
         # The change of the number as a sample counts once more, up to a constant.
         effect = -(cka[1:] - cka[1:].mean())
-        numbers = estimate(len(x), lambda counts: cka[0] + counts @ effect)
+        with over_rows(rows, n):
+            numbers = estimate(len(x), lambda counts: cka[0] + counts @ effect)
         if numbers["interval"]:
             low, high = numbers["interval"]
             numbers["interval"] = low, min(high, 1.0)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of, whole, wholes
 from ccl_plugins.evaluators.columns import SAMPLES, SPLITS, Split, fixed_part, name_prefix, score
-from ccl_plugins.evaluators.intervals import Estimate, estimate, mean
+from ccl_plugins.evaluators.intervals import Estimate, estimate, mean, over_rows, over_shared
 from ccl_plugins.evaluators.projections import BLOCK, images_of, texts_of, towers_of
 from ccl_plugins.evaluators.retrieval import hit_by_chance
 from ccl_plugins.files.tables import choose
@@ -26,6 +26,7 @@ class CrossRetrieval:
     fraction of queries with a rank of at most k, and ``".../image_to_text_median_rank"`` and
     ``".../text_to_image_median_rank"``.  For another column than ``caption``,
     ``"cross_retrieval-<column>/..."``.  The method must have a text tower, such as that of ``dual``.
+    Where samples belong together and a text has images of several groups, texts get no interval.
 
     Split: queries and what they rank are those of ``split``; nothing is fitted and nothing selected.
 
@@ -78,7 +79,7 @@ class CrossRetrieval:
         captions = choose(towers.captions, [self.column], "the data set's texts")[self.column]
         rows = fixed_part(len(captions), self.samples)
         own = [captions[row] for row in rows.tolist()]
-        texts = [*dict.fromkeys(own)]  # in the order of samples, whose groups intervals are over
+        texts = [*dict.fromkeys(own)]
         if len(texts) < 2:
             raise UndefinedMetric(
                 f"all of {len(own)} measured samples have the same {self.column!r}, {texts[0]!r}:"
@@ -92,25 +93,26 @@ class CrossRetrieval:
         images, vectors = images_of(towers, rows), texts_of(towers, texts)
         of_texts = ranks(images, vectors, of_image, of_text)
         of_images = ranks(vectors, images, of_text, of_image)
+        one_right = torch.ones(1)  # each image has one right text
         ways = (
-            ("image", "text", of_texts, len(texts), torch.ones(1)),  # each image has one right text
-            ("text", "image", of_images, len(own), of_image.bincount()),
+            ("image", "text", of_texts, len(texts), one_right, torch.arange(len(own))),
+            ("text", "image", of_images, len(own), of_image.bincount(), of_image),
         )
         begin = name_prefix("cross_retrieval", self.column, main="caption")
         words = {"image": "image", "text": self.column}
         measurements = []
-        for query, other, rank, candidates, right in ways:
+        for query, other, rank, candidates, right, asked in ways:
             queries, kind = f"the {words[query]}s of the {SAMPLES[self.split]}", words[other]
-            for k in self.k:
+            with over_rows(rows, len(captions)), over_shared(asked):
+                hits, middle = [mean(rank <= k) for k in self.k], median(rank)
+            for k, hit in zip(self.k, hits, strict=True):
                 name = f"{begin}/{query}_to_{other}_recall_at_{k}"
                 share = f"the share of {queries} whose own {kind} is among the {k} most similar"
                 chance = hit_by_chance(candidates, right, k).mean().item()
-                measurements.append(score(name, None, mean(rank <= k), share, chance))
+                measurements.append(score(name, None, hit, share, chance))
             name = f"{begin}/{query}_to_{other}_median_rank"
-            middle = f"the median, over {queries}, of the place of the own {kind} among all by similarity"
-            measurements.append(
-                Measurement(name, **median(rank), sentence=middle, direction="lower")
-            )
+            place = f"the median, over {queries}, of the place of the own {kind} among all by similarity"
+            measurements.append(Measurement(name, **middle, sentence=place, direction="lower"))
         return measurements
 
 

@@ -23,7 +23,7 @@ from ccl_plugins.evaluators.columns import (
     with_classes,
     with_numbers,
 )
-from ccl_plugins.evaluators.intervals import estimate
+from ccl_plugins.evaluators.intervals import estimate, over_rows
 from ccl_plugins.protocols import Frozen, Measurement
 
 SHUFFLES = 20
@@ -78,7 +78,7 @@ class Dependence(OfColumn):
         if len(x) < 4:
             raise ValueError(f"dependence needs four samples or more, there are {len(x)}")
         rows = fixed_part(len(x), self.samples)
-        x, z = x[rows], differing_values(self.column, z[rows], "dependence")
+        n, x, z = len(x), x[rows], differing_values(self.column, z[rows], "dependence")
         if classes:
             z = one_hot(z.unique(return_inverse=True)[1])
         far_x, far_z = distances(x), distances(z.double())
@@ -91,7 +91,8 @@ class Dependence(OfColumn):
             ("dcor", "the distance correlation", far_x, far_z, distance_correlation),
             ("hsic", "the Hilbert-Schmidt independence criterion", gaussian(far_x), kernel_z, hsic),
         ):
-            numbers = estimate(len(x), measured(a, b), centered=True)
+            with over_rows(rows, n):
+                numbers = estimate(len(x), measured(a, b), centered=True)
             if numbers["interval"]:  # neither is below 0, where moving it may lead
                 low, high = numbers["interval"]
                 numbers["interval"] = max(low, 0.0), high

@@ -73,6 +73,23 @@ def over_rows(rows: Tensor, n: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def over_shared(places: Tensor) -> Iterator[None]:
+    """Intervals that are computed inside are of k things that samples share, such as captions.
+
+    Such a thing is of the group of its samples.  If it has samples of several groups, no interval is given.
+
+    Args:
+        places: (n,) which of the things a sample has, 0 to k - 1; each has one sample or more.
+    """
+    groups = _GROUPS.get()
+    if groups is not None and len(groups) == len(places):
+        shared = groups.new_empty(int(places.max()) + 1).scatter_(0, places, groups)
+        groups = shared if (shared[places] == groups).all() else groups
+    with over_groups(groups):
+        yield
+
+
 class Estimate(TypedDict):
     """What the samples say of a number: ``Measurement("knn/top1", **estimate, sentence=...)``.
 

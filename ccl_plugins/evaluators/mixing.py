@@ -110,7 +110,8 @@ class Mixing:
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
         """``mixing-plate/ilisi``, ..."""
         measured = of_classes(test if self.split == "test" else train, self.columns)
-        measured = measured.take(fixed_part(len(measured.features), self.samples))
+        n = len(measured.features)
+        measured = measured.take(part := fixed_part(n, self.samples))
         x = measured.features.double()
         if len(x) < 2 * FEWEST:
             raise UndefinedMetric(
@@ -122,8 +123,9 @@ class Mixing:
             for name in self.columns
         ]
         found = _Mixed(normalize(x, dim=1) if self.unit else x, ids, min(self.k, len(x) // 2))
-        more = () if self.label is None else self._of_classes(found, self.label)
-        return [*self._of_groups(found), *more]
+        with over_rows(part, n):
+            more = () if self.label is None else self._of_classes(found, self.label)
+            return [*self._of_groups(found), *more]
 
     def _of_groups(self, found: _Mixed) -> Iterator[Measurement]:
         column, begin = in_words(self.column), f"mixing-{self.column}"

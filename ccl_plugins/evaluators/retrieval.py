@@ -23,7 +23,7 @@ from ccl_plugins.evaluators.columns import (
     score,
     with_classes,
 )
-from ccl_plugins.evaluators.intervals import mean
+from ccl_plugins.evaluators.intervals import mean, over_rows
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
 
 Negatives = Literal["all", "same", "other"]
@@ -124,19 +124,20 @@ class Retrieval(OfColumn):
         samples, same = SAMPLES[self.split], f"of the same {self.column}"
         if self.across is not None:
             same += f" and another {self.across}"
-        measures = {
-            f"recall_at_{k}": (
-                mean(first < k),
-                f"the share of the {samples} with one {same} among the {k} most similar others",
-                hit_by_chance(others, right_ones, k).mean().item(),
+        with over_rows(rows[queries], len(measured.features)):
+            measures = {
+                f"recall_at_{k}": (
+                    mean(first < k),
+                    f"the share of the {samples} with one {same} among the {k} most similar others",
+                    hit_by_chance(others, right_ones, k).mean().item(),
+                )
+                for k in self.k
+            }
+            measures["map"] = (
+                mean(precision),
+                f"the mean average precision with which the {samples} rank those {same} before others",
+                precision_by_chance(others, right_ones).mean().item(),
             )
-            for k in self.k
-        }
-        measures["map"] = (
-            mean(precision),
-            f"the mean average precision with which the {samples} rank those {same} before others",
-            precision_by_chance(others, right_ones).mean().item(),
-        )
         across = "" if self.across is None else f"_across_{self.across}"
         begin = name_prefix(f"retrieval{across}", self.column)
         return [score(f"{begin}/{name}", self.column, *each) for name, each in measures.items()]

@@ -120,6 +120,22 @@ def test_the_interval_of_texts_is_over_the_groups_of_their_samples():
     assert of_images.interval == of_texts.interval
 
 
+def test_texts_of_several_images_have_the_interval_over_their_groups():
+    n, patient = 60, torch.arange(60) // 5
+    images, texts = vectors(n, 1), vectors(20, 2)
+
+    def measured(of_image):
+        captions = {"caption": [f"{int(place)}" for place in of_image]}
+        towers = Towers(images, lambda given: texts[[*map(int, given)]], captions)
+        found = CrossRetrieval(k=[3])(*[Frozen(torch.zeros(n, 1), {}, towers=towers)] * 2)
+        return [each.interval for each in found if "text_to_image" in each.name]
+
+    alone = measured(patient)
+    with over_groups(patient):  # a text for each
+        assert measured(patient) == alone
+        assert measured(torch.arange(n) // 3) == [None, None]  # some texts are of two patients
+
+
 def test_another_column_and_split_have_their_own_names():
     test = frozen()
     towers = Towers(

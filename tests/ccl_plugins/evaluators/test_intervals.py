@@ -7,11 +7,20 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, r2_score
 
-from ccl_plugins.evaluators import LinearProbe, Regression
+from ccl_plugins.evaluators import (
+    CKA,
+    CrossRetrieval,
+    Dependence,
+    LinearProbe,
+    Mixing,
+    Regression,
+    Retrieval,
+)
+from ccl_plugins.evaluators.columns import fixed_part, measured_by
 from ccl_plugins.evaluators.intervals import DRAWS, estimate, mean
 from ccl_plugins.evaluators.linear import balanced_accuracy
 from ccl_plugins.evaluators.regression import explained
-from ccl_plugins.protocols import Frozen, UndefinedMetric
+from ccl_plugins.protocols import Frozen, Towers, UndefinedMetric
 
 
 def normal(*shape, seed=0):
@@ -107,3 +116,39 @@ def test_a_metric_that_the_test_split_does_not_define_is_an_error_of_its_own():
         UndefinedMetric, match=r"'color' has the same value, 0\.5, .* r2 is undefined"
     ):
         Regression()(train, flat)
+
+
+def grouped(n=120):
+    """Samples in groups of four, with captions that the samples of a group share."""
+    generator = torch.Generator().manual_seed(2)
+    groups = torch.arange(n) // 4
+    columns = {
+        "label": torch.randint(4, (n,), generator=generator),
+        "batch": torch.randint(2, (n,), generator=generator),
+    }
+    x = torch.randn(n, 6, generator=generator) + torch.nn.functional.one_hot(columns["label"], 6)
+    unit = torch.nn.functional.normalize(torch.randn(n, 6, generator=generator), dim=1)
+    captions = {"caption": [f"{int(group)}" for group in groups]}
+    towers = Towers(unit, lambda texts: unit[[4 * int(text) for text in texts]], captions)
+    original = torch.randn(n, 6, generator=generator)
+    return Frozen(x, columns, groups=groups, towers=towers, original=original)
+
+
+@pytest.mark.parametrize(
+    "evaluator",
+    [
+        CKA(samples=90),
+        CrossRetrieval(k=[1, 5], samples=90),
+        Dependence("label", samples=90),
+        Mixing("batch", "label", k=24, samples=90),
+        Retrieval(samples=90),
+        Retrieval(across="batch", samples=90),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_fixed_part_of_samples_has_the_interval_over_its_groups(evaluator):
+    test = grouped()
+    part = test.take(fixed_part(120, 90))
+    found, alone = measured_by(evaluator, test, test), measured_by(evaluator, part, part)
+    assert found == alone
+    assert all(each.interval for each in found)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score
@@ -13,6 +14,7 @@ from torch.nn.functional import normalize, one_hot
 from torchmetrics.functional.retrieval import retrieval_average_precision, retrieval_hit_rate
 
 from ccl_plugins.evaluators import Retrieval
+from ccl_plugins.evaluators.columns import measured_by
 from ccl_plugins.protocols import Frozen, UndefinedMetric
 
 PEERS = json.loads(RECORD.read_text("utf-8"))["numbers"]
@@ -160,6 +162,60 @@ def test_samples_without_a_group_or_a_class_are_not_ranked():
         for each in (Frozen(test.features, columns), test.take(torch.arange(20, 280)))
     )
     assert found == expected
+
+
+def over_drawn_groups(values, groups):
+    """The ends of the interval of a mean, from draws of groups whose samples are put side by side."""
+    own = [
+        [value for value, each in zip(values, groups, strict=True) if each == group]
+        for group in sorted(set(groups))
+    ]
+    rows = torch.randint(len(own), (1000, len(own)), generator=torch.Generator().manual_seed(0))
+    means = [np.mean(np.concatenate([own[i] for i in drawn])) for drawn in rows.tolist()]
+    return np.quantile(means, [0.025, 0.975])
+
+
+@pytest.mark.parametrize("across", [None, "plate"])
+def test_queries_that_are_left_give_the_interval_over_their_groups(across):
+    """Of twenty patients some lose a query, one loses all, and some samples have no class."""
+    patient = torch.arange(120) // 6
+    test = blobs(120)
+    label, plate = test.metadata["label"].clone(), torch.arange(120) % 5 // 2
+    label[:6] = torch.arange(90, 96)  # the only ones of their classes
+    label[[10, 31, 32]] = torch.tensor([96, 97, 98])
+    label[label == 4] = 98
+    plate[label == 98] = 0  # of one plate alone, so that only another patient finds them
+    label[[50, 51]] = -1
+    test = Frozen(test.features, {"label": label, "plate": plate}, groups=patient)
+    x, known = normalize(test.features.double(), dim=1), label >= 0
+    hits, precision, groups = [], [], []
+    for i in known.nonzero().flatten().tolist():
+        right = known & (label == label[i]) & (torch.arange(120) != i)
+        if across is not None:
+            right &= plate != plate[i]
+        if right.any():
+            kept = right | (known & (label != label[i]))
+            scores = (x @ x[i])[kept]
+            precision.append(average_precision_score(right[kept], scores))
+            hits.append(bool(right[kept][scores.argsort(descending=True)[:5]].any()))
+            groups.append(int(patient[i]))
+    assert len(set(groups)) == 19
+    found = by_name(measured_by(Retrieval([5], across=across), test, test))
+    for name, queries in (("recall_at_5", hits), ("map", precision)):
+        each = found[f"retrieval{'' if across is None else '_across_plate'}/{name}"]
+        assert each.samples == len(queries) < int(known.sum())
+        assert each.value == pytest.approx(np.mean(queries), rel=1e-9)
+        assert each.interval == pytest.approx(over_drawn_groups(queries, groups), rel=1e-9)
+
+
+def test_queries_of_few_groups_have_no_interval():
+    test = ACROSS["drawn"]
+    patient = torch.arange(300) // 30
+    label = torch.where(patient == 3, torch.arange(300) + 100, test.metadata["label"])
+    test = Frozen(test.features, {"label": label}, groups=patient)
+    with pytest.warns(UserWarning, match="of 9 groups: fewer than 10 give no interval"):
+        found = measured_by(Retrieval(), test, test)
+    assert {each.interval for each in found} == {None}
 
 
 def test_what_cannot_be_retrieved_across_groups_is_named():
