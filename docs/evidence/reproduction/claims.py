@@ -465,7 +465,8 @@ def counts(rows: Sequence[Row]) -> str:
 def write_block(text: str, rows: Sequence[Row], page: str) -> str:
     """The page of an experiment: a table of the claims that were tested, and the names of the others."""
     its = [row for row in rows if row.page == page]
-    lines, others = [["", *HEAD[:-1]], ["---"] * len(HEAD)], []
+    lines: list[list[str]] = [["", *HEAD[:-1]], ["---"] * len(HEAD)]
+    others: dict[str, list[str]] = {}
     for row in its:
         item, *cells, _ = cells_of(row)
         if cells[2]:
@@ -473,11 +474,11 @@ def write_block(text: str, rows: Sequence[Row], page: str) -> str:
                 [item if row.paper != OURS else "", *(c.replace("|", "\\|") for c in cells)]
             )
         else:
-            others.append(f"{item} ({row.status})")
+            others.setdefault(row.status, []).append(item)
     made = "".join(f"| {' | '.join(line)} |\n" for line in lines) if len(lines) > 2 else ""
     if others:
-        names = ", ".join(others)
-        made += f"\nOthers, for which [the table of all claims](claims.md) has reasons: {names}.\n"
+        names = "; ".join(f"{status}: {', '.join(items)}" for status, items in others.items())
+        made += f"\n{names[0].upper()}{names[1:]}. [The table of all claims](claims.md) has the reasons.\n"
     return BLOCK.sub(lambda match: match[1] + made + match[2], text)
 
 
