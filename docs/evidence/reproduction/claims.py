@@ -65,9 +65,9 @@ NAMES = {
 """What a metric is called before a difference; without a name it is the accuracy of the linear probe."""
 
 ERRORS = PAGES / "error_rates.json"
-ERRED = """The share of 100,000 drawn experiments of six configurations with one mean, in which a
-difference is called shown, by [error_rates.py](error_rates.py). Two configurations are compared; the others
-have a deviation of 1, these two of 1, 2 or 3. A row of the papers is decided at about .001."""
+ERRED = """The share of 100,000 drawn experiments without a difference in which one is called shown, by
+[error_rates.py](error_rates.py). Each has six configurations of one mean. The two that are compared have a
+deviation of 1, 2 or 3, the others of 1. A row of the papers is decided at about .001."""
 
 CHOSEN = "What a name leaves open was chosen by the validation images of these seeds."
 """The evidence of a row that compares one of the ``[choices]``."""
@@ -426,15 +426,16 @@ def table(rows: Sequence[Row], first: str) -> str:
 
 def write_claims(claims: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """The page of all papers' claims."""
-    parts = [claims["page"]["head"].strip() + "\n", counts(rows)]
+    text = {name: part.strip() + "\n" for name, part in claims["page"].items()}
+    parts = [text["head"], answer(rows), counts(rows), text["scope"]]
     for paper, about in claims["papers"].items():
         own = [row for row in rows if row.paper == paper]
         parts.append(f"## {paper}\n\n{about.strip()}\n")
         printed = [row for row in own if re.match(r"(Table|Figure) \d", row.item)]
         parts.append(table(printed, "item"))
-        if text := [row for row in own if row not in printed]:
-            parts.append(table(text, "in the text"))
-    parts.append(erred())
+        if others := [row for row in own if row not in printed]:
+            parts.append(table(others, "in the text"))
+    parts += [text["rule"], erred()]
     return "\n".join(parts)
 
 
@@ -450,6 +451,16 @@ def erred() -> str:
     ]
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
     return f"## What the earlier rule erred\n\n{ERRED}\n\n{table}"
+
+
+def answer(rows: Sequence[Row]) -> str:
+    """What came out, in a sentence."""
+    tested = [row.status for row in rows if row.decision is not None and row.paper != OURS]
+    parts = (f"{tested.count(each)} are *{each}*" for each in STATUSES if each in tested)
+    return (
+        f"**Of {len(tested)} claims that were tested, {', '.join(parts)}.** None was decided at the paper's"
+        " own size.\n"
+    )
 
 
 def counts(rows: Sequence[Row]) -> str:
