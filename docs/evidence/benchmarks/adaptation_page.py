@@ -159,19 +159,18 @@ def page(results: Mapping[str, Cells], seeds: Sequence[int]) -> str:
 INTRODUCTION = """# Adapting a foundation model with metadata
 
 **Guides gain 0.08 to 0.12 over a frozen foundation model if all weights learn, and Fair-CCLK without
-guides as much. A simple cure gains 0.18
-at known sites and 0.26 at a new one: standardize the frozen features on each plate.** Where you can do
-that, do it first.
+guides as much. A simple cure gains 0.18 at known sites and 0.26 at a new one: standardize the frozen
+features on each plate.** Where you can do that, do it first.
 
-- On top of the cure, no guide is shown to be better than the frozen model, and training with labels is
-  worse at a new site.
-- Without it, guides are better than `dino` alone, too; with shuffled metadata no gain was seen. `dino`
-  alone learns more of the sites and little else.
+- On top of the cure, no guide is shown to be better than the frozen model. InfoNCE is, by 0.03 at known
+  sites, and training with labels is worse at a new site.
+- Without it, guides are better than `dino` alone, too; with shuffled metadata no gain is shown. `dino`
+  alone learns more of the sites, and no other gain is shown.
 - What is kept does more than what is suppressed: of the guides alone, prototypes of the compound gain
   most. A compound has one mechanism, so its id is a label of a kind.
 - Reversal and a uniform target do not hide the plate: a new probe reads the site. Least squares and HSIC
   hide about a third of what it reads above chance, and in the means some of the mechanism, which goes
-  with it in training; both lose some of the old task.
+  with the plate in training; both lose some of the old task.
 - LoRA gains less than all weights do, and keeps no more of the old task.
 
 ## What the features tell
@@ -213,12 +212,12 @@ labels (the *foundation model*), adapts it to plates with batch effects, and wri
 - **Training**: 120 steps of 64 images (the foundation 400), AdamW, crops and flips, 256 prototypes;
   patches of 8 pixels, two blocks of width 64.
 - **Choice**: by the linear probe on validation images of the first world, which is reported too, of
-  three settings for each row (rates, or rates and one weight for all guides); `adaptation.json` has what
-  was chosen, mostly the highest rate. In validation mechanism and site are independent, as in a planned
-  experiment.
+  three rates, or of three pairs of a rate and a weight for all guides; for each guide alone, and for
+  guides without `balance`, of two weights. `adaptation.json` has what was chosen, mostly the highest
+  rate. In validation mechanism and site are independent.
 - **Guides**: as FINO describes them: prototypes with momentum keep the compound, regression the dose, a
-  reversed gradient suppresses the plate. Ours: Cl-InfoNCE, regression, and Fair-CCLK at the features.
-  FINO's formulas are our own, since its text was not at hand.
+  reversed gradient suppresses the plate. The formulas are ours, since its text was not at hand. *Guides of
+  ours*: Cl-InfoNCE, regression, and Fair-CCLK at the features.
 - **Limits**: one small network, one drawn domain, few steps. Five worlds show large differences alone,
   and of a hundred comparisons at 95 % a few are luck.
 """.splitlines()

@@ -80,10 +80,14 @@ def page(runs: Sequence[Run]) -> str:
     lines = [
         "# Digits on colored backgrounds: what conditioning does",
         "",
-        "Two examples, `color_digits_infonce.toml` and",
-        "`color_digits_fair.toml`, differ in the objective alone: data, network, views, optimizer and",
-        "temperature (0.5) are the same. Mean ± standard deviation over the seeds"
-        f" {', '.join(str(run['seed']) for run in of(runs, 'fair', 0.5))}, and the",
+        "**Fair-CCLK keeps the digit where InfoNCE loses it, and InfoNCE with color jitter keeps it,",
+        "too.** At temperature 0.5 a linear probe names .94 of the digits with Fair-CCLK, .10 with",
+        "InfoNCE, which is chance, and .76 in the untrained network. At 0.1 InfoNCE has .53. With [color",
+        "jitter](#beside-color-jitter) both have .96 or .97.",
+        "",
+        "The examples `color_digits_infonce.toml` and `color_digits_fair.toml` differ in the objective",
+        "alone: data, network, views, optimizer and temperature (0.5) are the same. Mean ± standard",
+        f"deviation over the seeds {', '.join(str(run['seed']) for run in of(runs, 'fair', 0.5))}, and the",
         "untrained network of the same seeds. Written by",
         "`python docs/evidence/benchmarks/color_digits.py`.",
         "",
