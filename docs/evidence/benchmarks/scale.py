@@ -31,6 +31,8 @@ from ccl_plugins.training.loader import Items
 
 SAMPLES = (10**6, 10**7, 10**8, 10**9)
 DEVICES = (1, 8, 64)
+TIMES = ((10**6, 1), (10**7, 1), (10**7, 8), (10**8, 8), (10**8, 64), (10**9, 64))
+"""The numbers of samples and of devices whose times are shown."""
 PER_NODE, WORKERS = 8, 12
 """Devices of a machine, and processes that load images for each."""
 
@@ -178,8 +180,6 @@ def page(known: dict[str, float], speed: float, cold: bool) -> str:
             duration(known["order"] * n),
             size_of(CONDITION * 4 * n),
             duration(start(n)),
-            size_of(EMBEDDING * 4 * n),
-            size_of(FEATURES * 4 * n),
         ]
         for n in SAMPLES
     ]
@@ -192,12 +192,10 @@ def page(known: dict[str, float], speed: float, cold: bool) -> str:
             duration(n * CLUSTERS * EMBEDDING * 2 / (known["flops"] * devices)),
             neighbors(n),
         ]
-        for n in SAMPLES
-        for devices in DEVICES
-        if 10**6 * devices <= 8 * n
+        for n, devices in TIMES
     ]
-    columns = ("columns and order", "paths", "an order", "condition, disk", "start-up")
-    in_memory = table(("samples", *columns, "embeddings, disk", "features, disk"), memory)
+    columns = ("columns and order", "paths", "shuffling", "condition, disk", "start-up")
+    in_memory = table(("samples", *columns), memory)
     in_time = table(
         ("samples", "devices", "a pass", f"{CLUSTERS:,} clusters", f"kNN of {TEST:,}"), times
     )
@@ -212,26 +210,27 @@ def page(known: dict[str, float], speed: float, cold: bool) -> str:
     condition, ids = size_of(CONDITION * 4 * most), size_of(8 * most)
     return f"""# What a million to a billion samples take
 
-Most numbers are computed from rates that were measured on {cores} cores, for devices that train {speed:,.0f} images a second:
-`python docs/evidence/benchmarks/scale.py --images-per-second 3000` writes the page for yours. What has been run: {few:,} samples with a
-condition of {CONDITION} numbers under two processes, in {RAN}; and
-[whole commands on up to 2,000,000](large-tables.md).
+Most numbers are computed from rates that were measured on {cores} cores, for devices that train {speed:,.0f} images a second.
+`python docs/evidence/benchmarks/scale.py --images-per-second 3000` writes the page for your machine. Two things were run:
+{few:,} samples with a condition of {CONDITION} numbers and two processes, in {RAN};
+and [whole commands on up to 2,000,000 samples](../evidence/benchmarks/large-tables.md).
 
-- **{few:,} samples: measuring.** `knn` on all training samples takes {neighbors(few)} for {TEST:,} test samples. Measure a
-  part: `dataset = {{use = "subset", ...}}`. Training waits for images: count the cores.
-- **{many:,}: lists of paths.** They take {paths} in each process, {all_paths} on a machine. Keep images in Arrow files (`hf`),
-  which [need no list](storage.md).
-- **{most:,}: the order, and every pass.** The order takes {held} in each process, and {order} to shuffle before each epoch. A
-  condition takes {condition} of disk and {began} until the first step; class ids take {ids}. `max_steps` ends a run within the
-  first epoch.
-- **Clusters** are found on `samples`, and all others are assigned; `every = 5` does it every five epochs.
+- **{few:,} samples: measuring takes long.** `knn` on all training samples takes {neighbors(few)} for {TEST:,} test samples. Measure
+  a part: `dataset = {{use = "subset", ...}}`. Training may wait for images: count the cores.
+- **{many:,}: lists of paths take memory**, {paths} in each process and {all_paths} on a machine with {PER_NODE} processes. Keep images in Arrow
+  files (`hf`), which [need no list](../evidence/benchmarks/storage.md).
+- **{most:,}: the order and every pass take long.** The order takes {held} in each process, and {order} to shuffle before each
+  epoch. A condition takes {condition} of disk and {began} until the first step; class ids take {ids}. `max_steps` ends a run
+  within the first epoch.
+- **Clusters** are found on `samples` samples, and all others are assigned to them; `every = 5` repeats this every five epochs.
 
 {table(("measured", "a second"), rates)}
 
 ## Memory and disk
 
-Each process holds {HELD} bytes of each sample. A list of paths (`image_folder`, `table`) takes {ratio} times as much. What else is
-above 64 MB is in files: conditions of {CONDITION} numbers, embeddings of {EMBEDDING}, features of {FEATURES}.
+Each process holds {HELD} bytes of each sample. A list of paths (`image_folder`, `table`) takes {ratio} times as much. Everything else
+above 64 MB is in files: for each sample {size_of(CONDITION * 4)} for a condition of {CONDITION} numbers, {size_of(EMBEDDING * 4)} for an embedding of {EMBEDDING}, and {size_of(FEATURES * 4)}
+for features of {FEATURES}.
 
 {in_memory}
 
@@ -240,8 +239,8 @@ checks and fingerprints the condition. A checkpoint names tables and does not gr
 
 ## Time
 
-A pass over all images; the nearest of {CLUSTERS:,} clusters on all devices, each as fast as this machine's processor; the nearest
-neighbors of {TEST:,} test samples, on the first process.
+The times of a pass over all images, of finding the nearest of {CLUSTERS:,} clusters on all devices, each as fast as this machine's
+processor, and of the nearest neighbors of {TEST:,} test samples on the first process:
 
 {in_time}
 
@@ -263,7 +262,7 @@ def main() -> None:
     made.add_argument("--images-per-second", type=float, default=1500)
     options = made.parse_args()
     if options.out == Path(__file__).parent:
-        options.out = options.out.parent / "explanation"
+        options.out = options.out.parents[1] / "explanation"
     known = measured(options.data, options.quick)
     publish(page(known, options.images_per_second, drop_caches()), "scale.md", options)
 
