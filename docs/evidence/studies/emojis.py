@@ -17,7 +17,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,25 +90,32 @@ def weights() -> str:
 
 
 @torch.no_grad()
-def activations(images: Tensor) -> Tensor:
-    """(4, things, views, channels, 2, 2) what the frozen stages make of each image and its views.
+def activations(images: Tensor, views: Sequence[Callable[[Tensor, Tensor], Tensor]]) -> Tensor:
+    """(n, views, channels, 2, 2) what the frozen stages make of views of images.
 
-    The first view is the image itself; crops follow, then crops with other colors.
+    Args:
+        images: (n, c, size, size).
+        views: Take some of the images and a seed of each, and give (b, 3, size, size).
     """
     network = Timm(NETWORK, checkpoint_path=weights()).eval().model
     trunk = nn.Sequential(network.conv_stem, network.bn1, *network.blocks[:FROZEN])
     trunk.to(memory_format=torch.channels_last)
-    crops, imitating = SimCLRTransform(**VIEWS), SimCLRTransform(**VIEWS | IMITATION)
     made = []
-    for number, some in enumerate(images.flatten(0, 1).split(64)):
+    for number, some in enumerate(images.split(64)):
         seeds = torch.arange(len(some)) + 10_000 * number
-        views = [crops.plain(some)]
-        for kind, each in enumerate((crops, imitating)):
-            for turn in range(DRAWN):
-                views.append(each.batch_transforms[0](some, seeds + 1_000 * (DRAWN * kind + turn)))
-        of = [trunk(x.contiguous(memory_format=torch.channels_last)).half() for x in views]
+        seen = [view(some, seeds + 1_000 * turn) for turn, view in enumerate(views, -1)]
+        of = [trunk(x.contiguous(memory_format=torch.channels_last)).half() for x in seen]
         made.append(torch.stack(of, 1))
-    return torch.cat(made).unflatten(0, images.shape[:2])
+    return torch.cat(made)
+
+
+def views_of(kinds: Sequence[SimCLRTransform]) -> list[Callable[[Tensor, Tensor], Tensor]]:
+    """The image itself, and then `DRAWN` views of each kind."""
+    plain = kinds[0].plain
+    return [
+        lambda x, _: plain(x),
+        *(each.batch_transforms[0] for each in kinds for _ in range(DRAWN)),
+    ]
 
 
 @functools.lru_cache(maxsize=1)
@@ -117,7 +124,9 @@ def drawn() -> tuple[list[str], Tensor, Tensor, Tensor]:
     file = FOLDER / f"emojis-{SIZE}.npz"
     if not file.exists():
         names, images = drawings()
-        x = activations(torch.from_numpy(images).permute(0, 1, 4, 2, 3)).numpy()
+        kinds = SimCLRTransform(**VIEWS), SimCLRTransform(**VIEWS | IMITATION)
+        flat = torch.from_numpy(images).permute(0, 1, 4, 2, 3).flatten(0, 1)
+        x = activations(flat, views_of(kinds)).unflatten(0, images.shape[:2]).numpy()
         np.savez(file, names=names, images=images, activations=x, meanings=meanings(names))
     with np.load(file) as kept:
         images, *others = (torch.from_numpy(kept[k]) for k in ("images", "activations", "meanings"))
