@@ -6,9 +6,11 @@ import math
 import warnings
 from collections.abc import Sequence
 
-from torch import Tensor, arange, isin, stack, tensor
+from numpy.random import RandomState
+from torch import Tensor, arange, cat, from_numpy, isin, stack, tensor
 
 from ccl_plugins.arguments import number, one_of, whole
+from ccl_plugins.metadata.variable import Variable
 
 SPLITS = ("train", "test")
 
@@ -34,8 +36,12 @@ def hold_out(
 ) -> dict[str, Tensor]:
     """Rows of ``"train"`` and ``"test"``, in order; each class has the same share in both.
 
+    Samples without a label are no class.  Those with one are split as if they were alone; of the others, or
+    of their groups where no sample has a label, the share is drawn at random, and rounded.  If no sample
+    has a label, all are split as one class.
+
     Args:
-        label: (N,) class ids.
+        label: (N,) class ids; -1 where a sample has none.
         test_fraction: The part of each class that is for testing, between 0 and 1.
         seed: Of the choice.
         groups: (N,) ids of samples that belong together and come into one split.  The shares are then as
@@ -46,13 +52,36 @@ def hold_out(
         ValueError: For a label that is no class, a class of a single sample, or group, and if a split would
             get no sample of some class.
     """
-    from sklearn.model_selection import train_test_split
-
     if not (label == label.round()).all():
         raise ValueError(
             "test_fraction keeps a part of each class for testing, and the label holds other numbers than"
             " class ids: name the test samples instead"
         )
+    units = arange(len(label)) if groups is None else groups
+    missing = Variable(label, "categorical").missing
+    known = arange(len(label)) if missing.all() else (~missing).nonzero().flatten()
+    some = "" if len(known) == len(label) else " with a label"
+    own = None if groups is None else groups[known]
+    rows = _hold_out_classes(label[known], test_fraction, seed, own, words, some)
+    rest = units[~isin(units, units[known])].unique()
+    # The stream of RandomState is the same in every version of numpy.
+    order = from_numpy(RandomState(seed).permutation(len(rest)))
+    drawn = rest[order[: round(test_fraction * len(rest))]]
+    test = isin(units, cat([units[known[rows["test"]]], drawn]))
+    return {"train": (~test).nonzero().flatten(), "test": test.nonzero().flatten()}
+
+
+def _hold_out_classes(
+    label: Tensor,
+    test_fraction: float,
+    seed: int,
+    groups: Tensor | None,
+    words: Sequence[str] | None,
+    some: str,
+) -> dict[str, Tensor]:
+    """As `hold_out`, where all samples have a label, or none has; ``some`` is what errors call them."""
+    from sklearn.model_selection import train_test_split
+
     units = arange(len(label)) if groups is None else groups
     ids, counts = stack([label, units]).unique(dim=1)[0].unique(return_counts=True)
     if len(single := ids[counts < 2]):
@@ -68,9 +97,9 @@ def hold_out(
     test = math.ceil(test_fraction * len(label))
     if not max(1, len(ids)) <= test <= len(label) - len(ids):
         raise ValueError(
-            f"test_fraction={test_fraction} of {len(label)} samples leaves {len(label) - test} to train on"
-            f" and {test} to test on, and each split needs one of each of {len(ids)} classes: give another"
-            " test_fraction, or name the test samples instead"
+            f"test_fraction={test_fraction} of {len(label)} samples{some} leaves {len(label) - test} to"
+            f" train on and {test} to test on, and each split needs one of each of {len(ids)} classes:"
+            " give another test_fraction, or name the test samples instead"
         )
     rows = train_test_split(
         arange(len(label)).tolist(),

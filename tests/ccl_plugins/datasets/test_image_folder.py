@@ -158,7 +158,7 @@ def test_what_is_not_there_is_named(root, tmp_path):
             None,
             r"class 'crow' has one sample \(so have 1 others\), which cannot",
         ),
-        ([0, 0, -1], 0.4, None, r"class -1 \(missing\) has one sample"),
+        ([-1], 0.4, None, r"class -1 \(missing\) has one sample"),
         ([0, 0, 1, 1], 0.4, [0, 1, 2, 2], "class 'wren' has 2 samples, all in one group, which"),
         (
             [0, 0, 1, 1, 2, 2],
