@@ -123,8 +123,9 @@ def page(listed: Sequence[Entry]) -> str:
 
 <!-- Written by docs/plugins.py from docs/plugins.toml; run it after a change. -->
 
-What others add to the [built-in components](../ccl_plugins/kinds.py). A folder in *install* is one of this
-repository; the last column is the version of ccl-plugins with which its checks passed last.
+These packages add components to the [built-in ones](../ccl_plugins/kinds.py). Run an *install* line
+that names a folder in a checkout of this repository. *Tested with* is the last version of ccl-plugins with
+which the checks passed.
 
 | plug-in | what it adds | kinds | install | license | tested with |
 |---|---|---|---|---|---|
@@ -132,20 +133,20 @@ repository; the last column is the version of ccl-plugins with which its checks 
 
 ## What a listing means
 
-Every week, and whenever the list changes, each entry is installed beside the current ccl-plugins, and its
-components are checked against the laws of their kinds (`ccl check`). That is all: nobody has read its code
-for you, and it runs with your rights. Read [what installing a plug-in means](explanation/trust.md) first.
+Every week, and whenever the list changes, each package is installed beside the current ccl-plugins, and
+`ccl check` checks its components against the laws of their kinds. Nobody has read the code, which runs with
+your rights: read [what installing a plug-in means](explanation/trust.md) first.
 
-An entry that fails is told to its author, and taken off the list if it keeps failing.
+If a package fails, its author is told; if it keeps failing, it is taken off the list.
 
 ## How to be listed
 
 1. Write a plug-in ([your first plug-in](tutorial/first-plugin.md)); `ccl new` writes a complete package.
-2. `ccl check YOUR-PLUGIN` passes. What a component does on purpose against a law, it declares
-   ([test a plug-in](how-to/test-a-plugin.md)).
-3. Publish its source under a license, and a release on PyPI or a tag in its repository.
-4. Add an entry to `docs/plugins.toml`, in the order of the names, and run the script; then open a pull
-   request with both files:
+2. Make `ccl check YOUR-PLUGIN` pass. If a component breaks a law on purpose, the component
+   [declares it](how-to/test-a-plugin.md).
+3. Publish the source under a license, with a release on PyPI or a tag in the repository.
+4. Add an entry to `docs/plugins.toml`, in the order of the names, and run `docs/plugins.py`; then open a
+   pull request with `plugins.toml` and `plugins.md`:
 
 ```toml
 [[plugin]]
@@ -163,7 +164,7 @@ python docs/plugins.py
 python docs/plugins.py --check ccl-ring
 ```
 
-The pull request's own checks install and check the entry, too.
+The checks of the pull request also install and check the package.
 """
 
 
