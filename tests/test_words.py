@@ -9,7 +9,7 @@ MOST = {
     "decisions": 6_900,
     "evidence": 17_500,
     "explanation": 2_700,
-    "how-to": 15_000,
+    "how-to": 13_300,
     "reference": 5_700,
     "tutorial": 900,
     ".": 600,

@@ -32,13 +32,11 @@ TITLES = {
 }
 HEAD = """# Gallery
 
-Thirteen examples, each a file to read from top to bottom, with a baseline. Each takes about a minute of one
-CPU core, without a download. Run one from the root of the repository, as
-`python examples/gallery/kmeans.py`. The numbers are of one seed and few epochs, and differ on another
-machine: they show what the parts do and not what they reach.
+Thirteen short files, each with a baseline. Each takes about a minute of one CPU core and downloads
+nothing. Run one from the root of the repository: `python examples/gallery/kmeans.py`. The numbers are of
+one seed and few epochs: they show what the parts do, and not the best that they reach.
 
-The three `.md` files are notebooks as text, which Jupyter opens with `jupytext`; the site shows them with
-their pictures.
+The three `.md` files are notebooks, which Jupyter opens with `jupytext`; the site shows their pictures.
 
 """
 
