@@ -219,8 +219,8 @@ and [whole commands on up to 2,000,000 samples](../evidence/benchmarks/large-tab
   a part: `dataset = {{use = "subset", ...}}`. Training may wait for images: count the cores.
 - **{many:,}: lists of paths take memory**, {paths} in each process and {all_paths} on a machine with {PER_NODE} processes. Keep images in Arrow
   files (`hf`), which [need no list](../evidence/benchmarks/storage.md).
-- **{most:,}: the order and every pass take long.** The order takes {held} in each process, and {order} to shuffle before each
-  epoch. A condition takes {condition} of disk and {began} until the first step; class ids take {ids}. `max_steps` ends a run
+- **{most:,}: the order and every pass take long.** Columns and order take {held} in each process, and the order {order} to shuffle
+  before each epoch. A condition takes {condition} of disk and {began} until the first step; class ids take {ids}. `max_steps` ends a run
   within the first epoch.
 - **Clusters** are found on `samples` samples, and all others are assigned to them; `every = 5` repeats this every five epochs.
 
