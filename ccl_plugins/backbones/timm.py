@@ -54,6 +54,9 @@ class Timm(nn.Module):
         options: Further arguments of the model, such as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
         lora: Low-rank matrices that learn instead of the weights, a `LoRA` or a table of its keys, as
             ``{"rank": 16, "on": "qkv"}``.  Layers that ``freeze`` counts get none.
+        batch_statistics: ``"moving"``: batch normalizations compare the images of a batch, and their
+            running statistics follow.  ``"kept"``: they use the running statistics of the weights, which do
+            not change, while their scales and shifts learn; for pretrained weights and few or small images.
         checkpointing: Whether blocks are computed again in the backward pass, which keeps the activations
             of one block at a time (gradient checkpointing).  The gradients are the same, and a step takes
             a forward pass more.  Models whose batch statistics would count each batch twice are refused.
@@ -69,7 +72,8 @@ class Timm(nn.Module):
         ValueError: If timm has no model of this name, the model has no stem to replace, weights of
             another stem are asked for, it has no tokens of the kind that is asked for, a file holds weights
             of another model, there are fewer layers to freeze, an option is set by another parameter,
-            ``lora`` does not fit the model, or it has no gradient checkpointing.
+            ``lora`` does not fit the model, there are no batch statistics to keep, or it has no gradient
+            checkpointing.
         TypeError: If the model does not take an option, or ``lora`` is no such table.
         ImportError: If ``lora`` is given and peft is not installed.
 
@@ -91,10 +95,12 @@ class Timm(nn.Module):
         features: Literal["default", "token", "mean", "both"] = "default",
         lora: LoRA | None = None,
         checkpointing: bool = False,
+        batch_statistics: Literal["moving", "kept"] = "moving",
     ) -> None:
         super().__init__()
         one_of("features", features, ("default", "token", "mean", "both"))
         one_of("stem", stem, ("default", "cifar"))
+        one_of("batch_statistics", batch_statistics, ("moving", "kept"))
         if freeze != "all":
             whole("freeze", freeze, -MOST)  # how many layers there are is not known yet
         if stem == "cifar" and pretrained:
@@ -130,7 +136,12 @@ class Timm(nn.Module):
             shape = timm_models.image_shape(self.model, self.options)
             adapt(self.model, self.lora, name, shape)
         self._frozen = self._wholly_frozen() if freeze or lora is not None else []
-        self.train()  # except frozen layers
+        self.batch_statistics = batch_statistics
+        if batch_statistics == "kept" and not self._batch_norms():
+            raise ValueError(
+                f"batch_statistics='kept' is for batch normalizations, and {name!r} has none: leave it out"
+            )
+        self.train()  # except frozen layers and kept statistics
         self.checkpointing = checkpointing
         if checkpointing:
             timm_models.checkpoint(self.model, name)
@@ -190,6 +201,14 @@ class Timm(nn.Module):
             and not any(parameter.requires_grad for parameter in parameters)
         ]
 
+    def _batch_norms(self) -> list[nn.Module]:
+        """The batch normalizations that use running statistics."""
+        return [
+            module
+            for module in self.modules()
+            if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.track_running_stats
+        ]
+
     def plain(self) -> Self:
         """A copy without ``lora``, which its weights include, and without checkpointing."""
         plain = copy.deepcopy(self)
@@ -202,10 +221,14 @@ class Timm(nn.Module):
         return plain
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode, but keep frozen layers in evaluation mode."""
+        """Set the mode, but keep frozen layers, and kept statistics, in evaluation mode."""
         super().train(mode)
         for name in self._frozen:
             self.get_submodule(name).eval()
+        if self.batch_statistics == "kept":
+            # Looked for anew: on several GPUs, Lightning replaces them by SyncBatchNorm.
+            for norm in self._batch_norms():
+                norm.eval()
         return self
 
     def forward(

@@ -356,7 +356,8 @@ def checkpoint(model: Any, name: str) -> None:
     if any(norm.training and norm.track_running_stats for norm in norms):
         raise ValueError(
             f"checkpointing=True computes the blocks of {name!r} twice, and its {len(norms)} batch"
-            " normalizations would count every batch twice: micro_batch of [fit] saves memory without that"
+            " normalizations would count every batch twice: micro_batch of [fit] saves memory without that,"
+            " and batch_statistics='kept' counts none"
         )
     try:
         model.set_grad_checkpointing(True)

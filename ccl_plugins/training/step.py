@@ -157,7 +157,11 @@ def _second_pass(method: nn.Module, states: Any) -> Iterator[None]:
 
 def warn_about_statistics(method: nn.Module, size: int | None, n: int) -> None:
     """Warn if batch normalizations see pieces of ``size`` samples of this process's ``n``; None: all."""
-    norms = [m for m in method.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    norms = [
+        module
+        for module in method.modules()
+        if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training
+    ]
     if size is not None and size < n and norms:
         warnings.warn(
             f"micro_batch={size}: the {len(norms)} batch normalizations take their statistics from"

@@ -47,6 +47,12 @@ def adapted() -> nn.Module:
     return Timm("vit_tiny_patch16_224", options=options, lora=lora, checkpointing=True)
 
 
+def kept() -> nn.Module:
+    """A small ResNet whose batch normalizations keep their statistics."""
+    options = {"channels": [8, 8, 8, 8]}
+    return Timm("resnet10t", options=options, batch_statistics="kept")
+
+
 class Projected:
     """A refreshed condition that reads the embeddings of all ranks."""
 
@@ -78,7 +84,8 @@ def make_method(name: str) -> Any:
         tower = TextTransformer(vocabulary=257, length=3, width=8, depth=1, heads=2)
         queue = {"queue_size": 20, "momentum": 0.9} if name == "dual with a queue" else {}
         return Dual({"word": tower}, dim=4, **queue, backbone=Small())
-    backbone = adapted() if name.endswith("lora") else Small()
+    own = {"simclr with lora": adapted, "simclr, kept statistics": kept}
+    backbone = own.get(name, Small)()
     heads = {"hidden": 8, "dim": 4, "batch_norm": False, "backbone": backbone}
     return (
         SimCLR(**heads)

@@ -6,8 +6,10 @@ import pytest
 import safetensors.torch
 import timm
 import torch
+from torch import nn
 
 from ccl_plugins.backbones import Timm
+from ccl_plugins.methods import DINO, MoCoV2
 
 
 @pytest.mark.parametrize("name", ["resnet10t", "mobilenetv3_small_050", "test_vit"])
@@ -151,6 +153,68 @@ def test_a_copy_without_gradient_still_has_its_own_batch_statistics():
     model = copy.deepcopy(Timm("resnet18", freeze=1)).requires_grad_(False).train()
     assert not model.model.bn1.training
     assert model.model.layer1[0].bn1.training
+
+
+def statistics(model):
+    """The running statistics of a model's batch normalizations."""
+    named = ("running_mean", "running_var", "num_batches_tracked")
+    return {k: v.clone() for k, v in model.state_dict().items() if k.endswith(named)}
+
+
+@pytest.mark.parametrize("freeze", [0, 3])
+def test_batch_statistics_are_kept_while_scales_and_shifts_learn(freeze):
+    model = Timm("resnet10t", batch_statistics="kept", freeze=freeze)
+    for norm in model.modules():
+        if isinstance(norm, nn.BatchNorm2d):
+            norm.running_mean.normal_()
+            norm.running_var.uniform_(0.5, 2)
+    moving = Timm("resnet10t", freeze=freeze)
+    moving.load_state_dict(model.state_dict())
+    x = torch.randn(4, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    expected, before = moving.eval()(x), statistics(model)
+    twice = nn.Sequential(copy.deepcopy(model)).eval().train()[0]
+    shared = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(model))
+    for each in (model, twice, shared, shared.train()):
+        assert each.training
+        learn = {name for name, p in each.named_parameters() if p.requires_grad}
+        assert any(name.endswith("bn2.weight") for name in learn)
+        if each is not shared:  # whose forward pass needs a GPU, except in evaluation mode
+            each(x).sum().backward()
+            assert {name for name, p in each.named_parameters() if p.grad is not None} == learn
+        torch.testing.assert_close(each(x), expected)
+        torch.testing.assert_close(statistics(each), before, rtol=0, atol=0)
+    moving.train()(x)
+    assert not statistics(moving)["model.layer4.0.bn1.running_mean"].equal(
+        before["model.layer4.0.bn1.running_mean"]
+    )
+
+
+def test_momentum_encoders_keep_batch_statistics_too():
+    backbone = Timm("resnet10t", options={"channels": [8, 8, 16, 16]}, batch_statistics="kept")
+    method = MoCoV2(hidden=8, dim=4, queue_size=8, backbone=backbone).train()
+    teacher = DINO(hidden=8, bottleneck=4, dim=4, backbone=copy.deepcopy(backbone)).train()
+    for each in (method, teacher):
+        before = statistics(each)
+        assert len(before) == 2 * len(statistics(backbone))
+        each.embed([torch.randn(4, 3, 32, 32)] * 2)
+        torch.testing.assert_close(statistics(each), before, rtol=0, atol=0)
+
+
+def test_a_model_without_batch_normalization_has_no_statistics_to_keep():
+    with pytest.raises(ValueError, match="is for batch normalizations, and 'test_vit' has none"):
+        Timm("test_vit", batch_statistics="kept")
+    with pytest.raises(
+        ValueError, match="batch_statistics must be one of 'moving', 'kept', not 'froz"
+    ):
+        Timm("resnet10t", batch_statistics="frozen")
+
+
+def test_blocks_with_kept_statistics_are_computed_twice():
+    x = torch.randn(4, 3, 64, 64)
+    model = Timm("resnet10t", batch_statistics="kept", checkpointing=True)
+    before = statistics(model)
+    model(x).sum().backward()
+    torch.testing.assert_close(statistics(model), before, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("freeze", [-1, 11])

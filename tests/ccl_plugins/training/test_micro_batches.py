@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, FairCCLK, InfoNCE
 from ccl_plugins.pairs import Samples
 from ccl_plugins.training import FitSettings
-from ccl_plugins.training.step import embed
+from ccl_plugins.training.step import embed, warn_about_statistics
 
 
 class Noise(nn.Module):
@@ -161,3 +162,9 @@ def test_batch_statistics_of_pieces_are_a_warning(tmp_path: Path) -> None:
         UserWarning, match="micro_batch=4: the 1 batch normalizations take .* from 8"
     ):
         fit(make_parts(), settings, tmp_path, {}, progress=False)
+
+
+def test_batch_statistics_that_are_kept_are_no_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_about_statistics(nn.Sequential(nn.BatchNorm1d(2)).eval(), 4, 8)

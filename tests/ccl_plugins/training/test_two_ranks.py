@@ -17,6 +17,7 @@ from support import training_ranks
         # 21 samples are 2 batches of 8 in an epoch.
         ("moco_v2", {"epochs": 5}, 1e-5),
         ("simclr, batched views", {"epochs": 2, "precision": "64-true"}, 1e-5),
+        ("simclr, kept statistics", {"epochs": 2, "micro_batch": 3, "precision": "64-true"}, 1e-9),
         ("simclr, features alone", {"epochs": 2, "precision": "64-true"}, 1e-9),
         pytest.param(
             "simclr with lora",
