@@ -164,10 +164,10 @@ features on each plate.** Where you can do that, do it first.
 
 - On top of the cure, no guide is shown to be better than the frozen model. InfoNCE is, by 0.03 at known
   sites, and training with labels is worse at a new site.
-- Without it, guides are better than `dino` alone, too; with shuffled metadata no gain is shown. `dino`
-  alone learns more of the sites, and no other gain is shown.
-- What is kept does more than what is suppressed: of the guides alone, prototypes of the compound gain
-  most. A compound has one mechanism, so its id is a label of a kind.
+- Without it, guides are better than `dino` alone, too. With shuffled metadata no gain is shown. `dino`
+  alone learns more of the sites; no other gain is shown.
+- Of the guides alone, prototypes of the compound gain most. A compound has one mechanism, so its id is a
+  label of a kind.
 - Reversal and a uniform target do not hide the plate: a new probe reads the site. Least squares and HSIC
   hide about a third of what it reads above chance, and in the means some of the mechanism, which goes
   with the plate in training; both lose some of the old task.
@@ -184,14 +184,13 @@ features before this training.
 READING = """
 ## Beside the frozen model
 
-Differences in the same worlds, with 95 % intervals by Student's t; inconclusive where 0 lies within. Of the
-site (MLP) lower is better.
+Differences in the same worlds, with 95 % intervals by Student's t; inconclusive where 0 lies within.
 """.splitlines()
 CURE = """
 ## Each plate standardized
 
-The same features, each less its mean on the plate, over its deviation there. This needs many images of each
-plate. Differences are those to the frozen model with the same cure.
+The same features, each less its mean on the plate, over its deviation there, which needs many images of
+each plate. Differences are to the frozen model with the same cure.
 """.splitlines()
 EACH = """
 ## Each guide alone
@@ -200,8 +199,8 @@ Beside `dino`, with `balance = "gradient"` and the rate 3e-3; then guides togeth
 """.splitlines()
 HOW = """## How it was done
 
-`python docs/evidence/benchmarks/adaptation.py` trains a small ViT by `dino` on plain images, without
-labels (the *foundation model*), adapts it to plates with batch effects, and writes this page.
+`python docs/evidence/benchmarks/adaptation.py` trains a small ViT by `dino` on plain images (the
+*foundation model*), adapts it to plates with batch effects, and writes this page.
 
 - **Data**: `plates`, cells under five stains, 32 x 32 pixels. Foundation: 4096 images without batch
   effects. Adaptation: 2048 images of other mechanisms on 16 plates of 4 sites, `effect = 0.4`; 85 % of
@@ -211,13 +210,13 @@ labels (the *foundation model*), adapts it to plates with batch effects, and wri
   was chosen in world 0: with 1.0 the frozen model had 0.30, little above chance.
 - **Training**: 120 steps of 64 images (the foundation 400), AdamW, crops and flips, 256 prototypes;
   patches of 8 pixels, two blocks of width 64.
-- **Choice**: by the linear probe on validation images of the first world, which is reported too, of
-  three rates, or of three pairs of a rate and a weight for all guides; for each guide alone, and for
-  guides without `balance`, of two weights. `adaptation.json` has what was chosen, mostly the highest
-  rate. In validation mechanism and site are independent.
-- **Guides**: as FINO describes them: prototypes with momentum keep the compound, regression the dose, a
-  reversed gradient suppresses the plate. The formulas are ours, since its text was not at hand. *Guides of
+- **Choice**: by the linear probe on validation images of the first world, in which mechanism and site are
+  independent; that world is reported too. There were three rates, or three pairs of a rate and a weight for
+  all guides; two weights for each guide alone and without `balance`. `adaptation.json` has the choices,
+  mostly the highest rate.
+- **Guides**: as FINO describes them, by formulas of ours, since its text was not at hand: prototypes with
+  momentum keep the compound, regression the dose, a reversed gradient suppresses the plate. *Guides of
   ours*: Cl-InfoNCE, regression, and Fair-CCLK at the features.
-- **Limits**: one small network, one drawn domain, few steps. Five worlds show large differences alone,
-  and of a hundred comparisons at 95 % a few are luck.
+- **Limits**: one small network, one drawn domain, few steps. Five worlds show large differences alone, and
+  of a hundred comparisons a few are luck.
 """.splitlines()
