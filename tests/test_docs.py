@@ -22,6 +22,7 @@ import pytest
 import timm
 import torch
 from sklearn.datasets import load_sample_images
+from support import component_page
 from support.public_api import public_api
 from support.scripts import script
 from torchvision.transforms.v2.functional import center_crop, resize
@@ -52,7 +53,6 @@ PAGES = [
     DOCS / "how-to" / "compare-runs.md",
     DOCS / "how-to" / "measure.md",
     DOCS / "how-to" / "train-on-captions.md",
-    *sorted((DOCS / "how-to").glob("write-*.md")),
     DOCS / "reference" / "hooks.md",
     DOCS / "explanation" / "compatibility.md",
 ]
@@ -264,7 +264,6 @@ OTHER_CALLS = {
     ("method", "embed", ""),  # what a condition is given
     ("method", "embed", "views, masks"),  # of one with the traits about masks
     ("backbone", "backbone", "x, mask, token"),  # of one with patch_shape
-    ("figure", "figure", "width, height"),  # ccl_plugins.figures.figure
 }
 """Calls that a page names beside those of its kind's protocol."""
 
@@ -273,8 +272,11 @@ OTHER_CALLS = {
 def test_a_signature_on_a_page_of_a_kind_is_that_of_its_protocol(kind):
     kinds = re.split(r"^## ", (DOCS / "reference" / "kinds.md").read_text(), flags=re.MULTILINE)
     (section,) = (each for each in kinds if each.startswith(f"{kind}\n"))
-    (page,) = (DOCS / "how-to").glob(f"write-a*-{kind}.md")
-    texts = section, page.read_text(), inspect.getsource(sys.modules[protocol(kind).__module__])
+    texts = (
+        section,
+        component_page.section(kind).text,
+        inspect.getsource(sys.modules[protocol(kind).__module__]),
+    )
     members, found = contracts(kind), set()
     for name, given in re.findall(r"`(\w+)\(([\w, =]*)\)", "\n".join(texts)):
         parameters = ", ".join(each.partition("=")[0] for each in given.split(", "))

@@ -6,25 +6,27 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from support.component_page import section
 from support.imports import ROOT
 from support.programs import run
 
 import ccl_plugins as ccl
 from ccl_plugins.testing.fixtures import install_package
 
-PAGES = {
-    "write-an-evaluator": ("evaluator", "spread", "Spread"),
-    "write-an-optimizer": ("optimizer", "sign", "Sign"),
-    "write-a-schedule": ("schedule", "", ""),
-    "write-a-logger": ("logger", "lines", "Lines"),
-    "write-a-figure": ("figure", "gain", "Gain"),
-    "keep-and-suppress": ("objective", "huber", "Huber"),
+NAMES = {
+    "evaluator": "nearest_mean",
+    "optimizer": "smooth",
+    "schedule": "root",
+    "logger": "lines",
+    "figure": "gain",
 }
-"""By page the kind, the name and the class of the component that it writes."""
+"""What the class of a section is called in the package, by its kind."""
+GUIDES = ROOT / "docs" / "how-to" / "keep-and-suppress.md"
 
 TOML = """
 dataset = {use = "color_digits", test_fraction = 0.8}
@@ -33,8 +35,8 @@ method = {use = "simclr", hidden = 16, dim = 8, batch_norm = false}
 transform = {use = "simclr", size = 32, jitter = 0.0, gray = 0.0, blur = 0.0}
 condition = {use = "column", name = "color"}
 loggers = ["csv", "lines"]
-evaluate = ["spread", "knn", {use = "regression", column = "color"}]
-monitor = {every_steps = 1, evaluate = ["spread"]}
+evaluate = ["nearest_mean", "knn", {use = "regression", column = "color"}]
+monitor = {every_steps = 1, evaluate = ["nearest_mean"]}
 
 [objective]
 use = "guided"
@@ -45,20 +47,20 @@ guides = [{on = "condition", keep = false, by = {use = "huber"}}]
 epochs = 1
 batch_size = 64
 workers = 0
-optimizer = {use = "sign", lr = 1e-3}
+optimizer = {use = "smooth", lr = 1e-3}
+schedule = "root"
 """
 
 
-def component(page: str) -> tuple[str, str, str, str]:
-    """Kind, name, class and code of what a page writes in its first blocks, up to a call."""
-    kind, name, cls = PAGES[page]
-    text = (ROOT / "docs" / "how-to" / f"{page}.md").read_text("utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    code = next(block for block in blocks if re.search(r"^class \w+", block, re.MULTILINE))
-    if not name:  # the docstring of the module says it, and the last class is the component
-        name = re.findall(rf"The {kind} ``(\w+)``", code)[0]
-        cls = re.findall(r"^class (\w+)", code, re.MULTILINE)[-1]
-    return kind, name, cls, f"import torch\n{re.split(r'^check', code, flags=re.MULTILINE)[0]}"
+def components() -> Iterator[tuple[str, str, str, str]]:
+    """Kind, name, class and code of the first block of each section, and of the head of a guide."""
+    for kind, name in NAMES.items():
+        _, classes, checked = section(kind)
+        yield kind, name, checked[0], classes[0]
+    (code,) = re.findall(
+        r"^```python\n([^`]*?^class Huber.*?)^check", GUIDES.read_text("utf-8"), re.M | re.S
+    )
+    yield "objective", "huber", "Huber", f"import torch\n{code}"
 
 
 pytestmark = pytest.mark.slow
@@ -71,8 +73,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     source, target = folder / "source", folder / "installed"
     source.mkdir()
     entries = ""
-    for page in PAGES:
-        kind, name, cls, code = component(page)
+    for kind, name, cls, code in components():
         module = f"ccl_page_{name}"
         (source / f"{module}.py").write_text(code, "utf-8")
         entries += f'[project.entry-points."ccl_plugins.{kind}"]\n{name} = "{module}:{cls}"\n'
@@ -84,8 +85,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         "utf-8",
     )
     install_package(source, target=target)
-    schedule = component("write-a-schedule")[1]
-    (folder / "pages.toml").write_text(f'{TOML}schedule = {{use = "{schedule}"}}\n', "utf-8")
+    (folder / "pages.toml").write_text(TOML, "utf-8")
     commands = ("train pages.toml --quiet", "report runs/pages", "list figure")
     calls = " or ".join(
         f"main({line.split()})" for line in commands
@@ -101,22 +101,22 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 def test_a_run_of_components_from_the_pages_is_recorded_with_their_names(trained):
     record = json.loads((trained[0] / "runs" / "pages" / "pipeline.json").read_text("utf-8"))
     used = re.findall(r'"(\w+:ccl-pages/\w+)"', json.dumps(record))
-    assert {"evaluator:ccl-pages/spread", "objective:ccl-pages/huber"} <= {*used}
-    assert {"optimizer:ccl-pages/sign", "logger:ccl-pages/lines"} <= {*used}
-    assert any(each.startswith("schedule:") for each in used)
+    assert {"evaluator:ccl-pages/nearest_mean", "objective:ccl-pages/huber"} <= {*used}
+    assert {"optimizer:ccl-pages/smooth", "schedule:ccl-pages/root"} <= {*used}
+    assert "logger:ccl-pages/lines" in used
     assert record["versions"]["ccl-pages"] == "1.0"
 
 
 def test_the_logger_and_the_monitor_of_a_page_have_numbers(trained):
     rows = (trained[0] / "runs" / "pages" / "numbers.jsonl").read_text("utf-8").splitlines()
     logged = {name for row in rows for name in json.loads(row)}
-    assert {"loss", "monitor/spread/gap", "evaluation/spread/gap"} <= logged
+    assert {"loss", "monitor/nearest_mean/top1", "evaluation/nearest_mean/top1"} <= logged
 
 
 def test_the_report_has_the_sentence_and_the_figure_of_a_page(trained):
     page = (trained[0] / "report.html").read_text("utf-8")
-    assert "how much more alike test samples of one label are than any two" in page
-    assert "A line that rises: training put more of the column into the features." in page
+    assert "the share of the test samples whose label has the nearest mean" in page
+    assert "A line that rises: training put more of the label into the features." in page
     assert "gain" in trained[1]
 
 

@@ -37,10 +37,10 @@ QUESTIONS = {
     "does it run on two GPUs?": "how-to/train-at-scale",
     "what is a condition?": "how-to/bring-your-own-condition|reference/glossary",
     "where are my numbers?": "how-to/measure",
-    "can I use my own loss?": "how-to/write-an-objective",
+    "can I use my own loss?": "how-to/write-a-component",
     "how do I resume?": "how-to/resume",
     "which objective?": "how-to/which-objective",
-    "how do I add a kernel?": "how-to/write-a-kernel",
+    "how do I add a kernel?": "how-to/write-a-component",
     "how do I use my own images?": "how-to/datasets",
     "what does it cost?": r"(?:evidence/)?(?:benchmarks/)?(?:objectives|light|training)",
 }

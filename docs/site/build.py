@@ -43,8 +43,7 @@ PARTS = {
 }
 """The part of the site with the pages that docs/index.md does not name, by the beginning of their paths."""
 KEYWORDS = {
-    "how-to/write-an-objective": "add, can, custom, loss, new, use",
-    "how-to/write-": "add, can, custom, new, use",
+    "how-to/write-a-component": "add, can, custom, loss, new, plug-in, use",
     "how-to/train-at-scale": "GPUs, run, two",
     "how-to/keep-and-suppress": "batch, confounder, effect, hide, plates, remove, sites",
     "how-to/resume": "continue, interrupted, killed, restart",

@@ -90,12 +90,11 @@ COMPONENTS = {
     "Photometry": "condition",
     "Ring": "kernel",
     "Bell": "kernel",
-    "ByAge": "method",
     "Bootstrap": "sampler",
 }
 """The kind of each class on a page that does not check it itself."""
 
-OTHERS = {"SimCLR", "MoCo", "File", "Signs"}
+OTHERS = {"SimCLR", "MoCo", "File"}
 """Classes on pages that are no components: models of lightly's, and what components make."""
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
