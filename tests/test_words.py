@@ -9,7 +9,7 @@ MOST = {
     "decisions": 6_900,
     "evidence": 17_500,
     "explanation": 2_700,
-    "how-to": 12_950,
+    "how-to": 12_900,
     "reference": 5_700,
     "tutorial": 900,
     ".": 520,
