@@ -8,9 +8,9 @@ from support.scripts import script
 MOST = {
     "decisions": 6_900,
     "evidence": 17_500,
-    "explanation": 2_700,
+    "explanation": 2_580,
     "how-to": 12_350,
-    "reference": 5_700,
+    "reference": 4_950,
     "tutorial": 760,
     ".": 520,
 }

@@ -199,8 +199,10 @@ def page(known: dict[str, float], speed: float, cold: bool) -> str:
     in_time = table(
         ("samples", "devices", "a pass", f"{CLUSTERS:,} clusters", f"kNN of {TEST:,}"), times
     )
-    of_step = [size_of(BATCH / devices * 2 * BATCH * 4 * 3) for devices in DEVICES]
-    in_step = table(("devices", *map(str, DEVICES)), [["memory of a contrastive loss", *of_step]])
+    of_step = [
+        f"{size_of(BATCH / k * 2 * BATCH * 4 * 3)} on each of {k} devices" for k in DEVICES[1:]
+    ]
+    in_step = f"{size_of(BATCH * 2 * BATCH * 4 * 3)} on one device, {' and '.join(of_step)}"
     few, many, most = SAMPLES[1:]
     gathered = size_of(2 * BATCH * EMBEDDING * 4)
     loading, ratio = f"{speed / known['images']:,.0f}", f"{known['path'] / HELD:.0f}"
@@ -249,9 +251,7 @@ A device needs {loading} cores that load images; with fewer, a pass takes longer
 ## Network, and memory of a step
 
 In each step every process receives {gathered} for {BATCH:,} samples of {EMBEDDING} numbers and two views, and compares its own anchors with
-all keys:
-
-{in_step}
+all keys. A contrastive loss then takes {in_step}.
 """  # noqa: E501  a page
 
 
