@@ -220,7 +220,9 @@ class _LogShare(torch.autograd.Function):
             if key not in made:
                 made[key] = numbers(in_order_of(products, positives), products.dtype)
             chosen.append(made[key])
-            if compared is not None:  # `masked` takes a gradient too, and three times as long
+            if compared is not None:
+                # torch.where and masked_fill take longer on a CPU.  Products are of unit vectors, and even
+                # one of 1e28 stays far below those that count.
                 left_out = numbers(in_order_of(products, ~compared), products.dtype)
                 products = torch.add(products, left_out, alpha=EMPTY)
             logits.append(products)

@@ -6,6 +6,7 @@ from support import slow_infonce
 from support.slow_infonce import assert_same, random_batch
 
 from ccl_plugins.objectives import SupCon
+from ccl_plugins.objectives.supcon import log_share
 from ccl_plugins.pairs import Pairs, Queue, Samples
 
 FORMS = {
@@ -136,3 +137,24 @@ def test_a_subclass_may_compare_positives_with_a_margin(kind, margin):
         terms.append(sum(logs) / len(logs))
     loss = kind(temperature=0.5, denominator="negatives")(*views, condition=ids)
     torch.testing.assert_close(loss, torch.stack(terms).mean(), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("product", [1.0, 1e13, 1e28, -1e28])
+def test_keys_that_are_not_compared_do_not_count_however_large_their_products(product, dtype):
+    products = torch.randn(6, 8, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    compared = torch.arange(8).expand(6, 8) % 3 != 0
+    compared = compared & (torch.arange(6) != 2)[:, None]  # one anchor has none
+    positives = compared & (torch.arange(8) < 3)
+    given = products.where(compared, product).requires_grad_()
+    values, weights = log_share([(given, compared, positives)], 0.5)
+    (values * weights).sum().backward()
+    kept = torch.arange(6) != 2
+    alone = products[kept][:, compared[0]].requires_grad_()
+    expected, _ = log_share([(alone, None, positives[kept][:, compared[0]])], 0.5)
+    expected.sum().backward()
+    assert weights.tolist() == kept.tolist()
+    torch.testing.assert_close(values[kept], expected)
+    assert values[2] == 0
+    torch.testing.assert_close(given.grad[kept][:, compared[0]], alone.grad)
+    assert given.grad[~compared].abs().max() < 1e-20
