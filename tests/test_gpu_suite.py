@@ -62,7 +62,9 @@ def test_all_parts_run_and_go_on_after_a_stop(gpu, call, tmp_path, monkeypatch, 
     assert "Nothing was measured" not in as_on_a_gpu
     assert "Not measured yet" not in as_on_a_gpu
     assert "Measured on one GPU X" in as_on_a_gpu
-    assert all(f"| {row['name']} |" in as_on_a_gpu for row in rows if row["part"] != "share")
+    numbered = [row for row in rows if row["part"] not in ("share", "waits")]
+    assert all(f"| {row['name']} |" in as_on_a_gpu for row in numbered)
+    assert "| skipped: nothing waits for a CPU | objective | infonce" in as_on_a_gpu
     assert "| infonce |" in as_on_a_gpu
 
 
