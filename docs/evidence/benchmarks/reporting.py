@@ -41,6 +41,8 @@ def page(results: list[dict[str, Any]]) -> str:
     lines = [
         "# What an objective costs beside lightly's NTXentLoss",
         "",
+        answer(results),
+        "",
         "Time / peak memory of forward and backward, as ratios to lightly's NTXentLoss on the same",
         "embeddings (d = 128); a ratio below 1 is better. c is the width of the condition, or the number",
         f"of its classes. {one['device']}, {one['dtype']}, threads: {one['threads']},"
@@ -58,6 +60,21 @@ def page(results: list[dict[str, Any]]) -> str:
     for name, row in rows.items():
         lines.append(f"| {name} | " + " | ".join(row.get(b, "") for b in batches) + " |")
     return "\n".join([*lines, *_queues([r for r in results if "q" in r])]) + "\n"
+
+
+def answer(results: list[dict[str, Any]]) -> str:
+    """How many rows of each size take less time than the reference."""
+    faster: dict[int, list[bool]] = {}
+    for cell in results:
+        if (
+            not {"q", "error"} & cell.keys()
+            and not cell.get("library")
+            and not cell.get("compiled")
+        ):
+            quicker = cell["objective_seconds"] < cell["reference_seconds"]
+            faster.setdefault(cell["b"], []).append(quicker)
+    parts = (f"{sum(each)} of {len(each)} at b = {b}" for b, each in sorted(faster.items()))
+    return f"**Rows that take less time than NTXentLoss: {', '.join(parts)}.**"
 
 
 def _order(cell: dict[str, Any]) -> tuple[Any, ...]:
