@@ -9,7 +9,7 @@ MOST = {
     "decisions": 6_900,
     "evidence": 16_900,
     "explanation": 2_580,
-    "how-to": 12_350,
+    "how-to": 12_300,
     "reference": 4_950,
     "tutorial": 760,
     ".": 520,
