@@ -20,7 +20,7 @@ from ccl_plugins.evaluators.columns import (
     rows_with_classes,
     with_classes,
 )
-from ccl_plugins.evaluators.intervals import FEW, estimate, tally
+from ccl_plugins.evaluators.intervals import FEW, drawn_apart, estimate, tally
 from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
 from ccl_plugins.protocols import Direction, Frozen, Measurement, UndefinedMetric
 
@@ -42,8 +42,9 @@ class Fairness:
     - ``equal_opportunity``: the largest difference of ``P(ŷ = c | y = c, group)`` between two groups.
 
     The differences are taken over all classes c and b; 0 is best.  A class that a group lacks is not
-    compared in this group.  Where the smallest of what is compared has fewer than 10 samples, there is no
-    interval: draws repeat these few, and would make it too narrow.
+    compared in this group.  Where the smallest of what is compared has fewer than 10 samples, or samples of
+    fewer than 10 patients or others that belong together, there is no interval: draws repeat these few, and
+    would make it too narrow.
 
     Split: fitted to the training split, measured on the test split.  Selection: none, or with
     ``reg="validation"`` on a part of the training split.
@@ -107,9 +108,7 @@ class Fairness:
         size = (len(groups), len(classes), len(classes))
         width = math.prod(size)
         cells = (group * size[1] + place[0]) * size[2] + place[1]
-        in_group = group.bincount()
-        in_class = (group * size[1] + place[0]).bincount()
-        in_class = in_class[in_class > 0]
+        in_group, in_class = drawn_apart(group), drawn_apart(group * size[1] + place[0])
         names = {"group": in_words(self.column), "target": in_words(self.target)}
         measurements = []
         for statistic, (better, words) in STATISTICS.items():
@@ -131,7 +130,10 @@ class Fairness:
             if fewest < FEW:  # all right in three of three: each draw of them is all right, too
                 numbers["interval"] = None
                 what = "class in a group" if statistic in OF_CLASSES else "group"
-                sentence += f"; the smallest {what} has {fewest} samples, too few for an interval"
+                has = f"{fewest} samples"
+                if test.groups is not None:
+                    has = f"samples in {fewest} of the groups that are drawn"
+                sentence += f"; the smallest {what} has {has}, too few for an interval"
             name = f"fairness-{self.column}/{name}"
             measurements.append(Measurement(name, **numbers, sentence=sentence, direction=better))
         return measurements

@@ -90,6 +90,14 @@ def over_shared(places: Tensor) -> Iterator[None]:
         yield
 
 
+def drawn_apart(cells: Tensor) -> Tensor:
+    """(c,) of how many samples a cell is, or inside of `over_groups` of how many groups; cells are (n,)."""
+    groups = _GROUPS.get()
+    if groups is not None and len(groups) == len(cells):
+        cells = torch.stack([cells, groups]).unique(dim=1)[0]
+    return cells.unique(return_counts=True)[1]
+
+
 class Estimate(TypedDict):
     """What the samples say of a number: ``Measurement("knn/top1", **estimate, sentence=...)``.
 

@@ -11,6 +11,7 @@ from support.measured import by_name, values
 from torch.nn.functional import one_hot
 
 from ccl_plugins.evaluators import Fairness, LinearProbe, intervals
+from ccl_plugins.evaluators.columns import measured_by
 from ccl_plugins.evaluators.linear import softmax_regression
 from ccl_plugins.protocols import Frozen, UndefinedMetric
 
@@ -145,3 +146,18 @@ def test_a_gap_of_few_samples_has_no_interval_and_says_why():
         assert re.search(
             r"the smallest (group|class in a group) has \d samples, too few", each.sentence
         )
+
+
+@pytest.mark.parametrize("patients", [9, 10])
+def test_many_samples_of_few_patients_have_no_interval(patients):
+    """Two hundred samples of a site and a class are no more than its patients."""
+    site = (torch.arange(1000) < 200).long()
+    patient = torch.where(site == 1, torch.arange(1000) % patients, 100 + torch.arange(1000) // 8)
+    test = frozen(1000, classes=2)
+    test = Frozen(test.features, {**test.metadata, "site": site}, groups=patient)
+    found = by_name(measured_by(Fairness("site"), frozen(200, classes=2), test))
+    for name in NAMES:
+        each = found[f"fairness-site/{name}"]
+        assert (each.interval is None) == (patients < 10)
+        said = "has samples in 9 of the groups that are drawn, too few for an interval"
+        assert each.sentence.endswith(said) == (patients < 10)
