@@ -9,7 +9,7 @@ criterion = ccl.create("objective", "fair_cclk", kernel=ccl.kernel("rbf", scale=
 loss = criterion(x, y, condition=z)
 ```
 
-Importing this package imports no torch, so that listing stays quick; a component is imported when it is
+This package imports no torch, so that listing stays quick; a component is imported when it is
 chosen.
 """
 
@@ -84,7 +84,7 @@ _LAZY = {
 
 
 def list(kind: str | None = None) -> TextTable:
-    """The components on offer, of one kind or of all, as a table.
+    """A table of the available components, of one kind or of all kinds.
 
     Args:
         kind: A kind, such as ``"kernel"``.
@@ -98,8 +98,8 @@ def info(kind: str, name: str) -> Description:
     """A component's parameters with their defaults, its docstring, its file and its plug-in.
 
     Args:
-        kind: Its kind.
-        name: Its name; ``"plugin/name"`` where several plug-ins offer it.
+        kind: The component's kind.
+        name: The component's name; ``"plugin/name"`` where several plug-ins offer it.
     """
     from ccl_plugins.commands.info import describe
 
@@ -110,9 +110,10 @@ def create(kind: str, name: str, /, **params: Any) -> Any:
     """Build a component.
 
     Args:
-        kind: Its kind.
-        name: Its name; ``"plugin/name"`` where several plug-ins offer it.
-        **params: Its parameters; one that is a component is given as a choice, a name or an object.
+        kind: The component's kind.
+        name: The component's name; ``"plugin/name"`` where several plug-ins offer it.
+        **params: The component's parameters; a parameter that is a component is given as a choice,
+            a name or an object.
 
     Raises:
         RegistryError: For an unknown component, or parameters that it does not take.
@@ -143,7 +144,7 @@ def local(kind: str, value: Any = None, /, **params: Any) -> Any:
     As a decorator, ``@ccl.local("kernel")``, it leaves the class as it is.
 
     Args:
-        kind: Its kind.
+        kind: The component's kind.
         value: The class or object; none for a decorator.
         **params: Parameters of the class.
     """

@@ -1,13 +1,13 @@
 """Checks of constructor arguments: each returns the argument, or raises an error that quotes it.
 
-A value out of range is a ``ValueError``, a value of another type a ``TypeError``.  Every whole number has
-a most, below which a slip of the pen, as 1e14 views, becomes a line before it takes hours or all memory:
-`MOST`, or `WIDEST`, `DEEPEST` or `SHARPEST` where something of this size is made; and no matrix that is
-made of two of them has more than `LARGEST` numbers.
+A value out of range is a ``ValueError``, a value of another type a ``TypeError``. Every whole
+number has an upper bound, so that a typing error, such as 1e14 views, is refused before it takes
+hours or all memory. The bound is `MOST`, or `WIDEST`, `DEEPEST` or `SHARPEST` where something of
+this size is made. A matrix with two such sides has at most `LARGEST` numbers.
 
-`checked` makes a check the field of a dataclass: the name, the hint, the default and the check of a
-parameter stand in one line, and `dataclasses.dataclass` writes the constructor.  A subclass with another
-default repeats the check: a plain ``k: int = 5`` would take its place.
+`checked` adds a check to a field of a dataclass: one line holds a parameter's name, hint, default
+and check, and `dataclasses.dataclass` writes the constructor. A subclass with another default
+must repeat the check, because a plain ``k: int = 5`` replaces the checked field.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from ccl_registry.errors import did_you_mean as did_you_mean
 
 MOST = 2**32 - 1
-"""The most of what is counted alone, as samples and rounds; and the largest seed that numpy takes."""
+"""The upper bound of numbers that only count, such as samples and rounds; numpy's largest seed."""
 
 WIDEST = 2**20
 """The most numbers in a vector, and the most classes, prototypes, words and channels."""
@@ -50,10 +50,10 @@ def non_negative(name: str, value: float) -> float:
 
 
 def zero_or_seen(name: str, value: float) -> float:
-    """0, or a finite number of 1e-12 or more, which float64 still sees beside a similarity of 1."""
+    """0, or a finite number of at least 1e-12; float64 loses less beside a similarity of 1."""
     right = non_negative(name, value) == 0 or value >= 1e-12
     return _require(
-        right, name, "0, or 1e-12 or more: beside a similarity of 1 less is lost", value
+        right, name, "0, or at least 1e-12 (float64 loses less beside a similarity of 1)", value
     )
 
 
@@ -98,14 +98,14 @@ def wholes(name: str, values: Any, least: int, most: int = MOST) -> list[int]:
 
 
 def matrix(*sides: tuple[str, int]) -> None:
-    """Refuse the sides of a matrix, with their names, if it has more than `LARGEST` numbers."""
+    """Refuse a matrix of more than `LARGEST` numbers; the error names its sides."""
     if math.prod(size for _, size in sides) > LARGEST:
         given = " and ".join(f"{name}={size}" for name, size in sides)
         raise ValueError(f"{given} make a matrix of more than {LARGEST} numbers: take less of one")
 
 
 def number(name: str, value: Any) -> float:
-    """A number, as large as a float may be; numpy's numbers count, truth values do not."""
+    """A number within the range of a float; numpy's numbers are accepted, truth values are not."""
     real = isinstance(value, Real) and not isinstance(value, bool)
     _require(real, name, "a number", value, TypeError)
     try:
@@ -116,10 +116,10 @@ def number(name: str, value: Any) -> float:
 
 
 class Checked:
-    """An attribute that is checked when it is set.  Its value on the class is the default, if it has one.
+    """An attribute that is checked when it is set. Read from the class, it is its default, if it has one.
 
     Args:
-        check: Takes the attribute's name and the value, and returns what is held.
+        check: Takes the attribute's name and the value, and returns the value to keep.
         default: The default; None also allows None.
     """
 
@@ -163,7 +163,7 @@ def _require(
 
 
 def _quoted(value: Any) -> str:
-    """A value in a message of one line; Python does not write numbers of more than 4300 digits."""
+    """A value for a message of one line; Python refuses to write integers of more than 4300 digits."""
     if isinstance(value, int) and value.bit_length() > 200:
         return f"one of {value.bit_length()} bits"
     return f"{' '.join(repr(value).split()):.200}"

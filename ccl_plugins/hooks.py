@@ -1,12 +1,12 @@
-"""The five hooks, through which a plug-in does more than offer components.
+"""The five hooks: they let a plug-in do more than offer components.
 
 A plug-in names one module in the entry-point group ``ccl_plugins.hooks``, and marks functions in it
 with ``hookimpl``.  The module is imported at every start, so it must not import torch at its top.
 A function may omit arguments that it does not need.  ``options`` is the plug-in's own table
 ``[plugins.NAME]`` of the configuration; it is empty without one.
 
-An error of a plug-in is recorded, a warning names the plug-in, and its result is left out.  Only by
-``ccl_pipeline_composed``, which says so, does an error reject the pipeline.
+An error of a plug-in is recorded, a warning names the plug-in, and its result is left out. Only an
+error in ``ccl_pipeline_composed`` rejects the pipeline.
 
 Example:
     ```python
@@ -36,7 +36,7 @@ NAME = "ccl_plugins"
 
 hookspec = pluggy.HookspecMarker(NAME)
 hookimpl = pluggy.HookimplMarker(NAME)
-"""Marks a function of a hooks module as the implementation of the hook of its name."""
+"""Marks a function of a hooks module as the implementation of the hook with the same name."""
 
 
 class Hooks:
@@ -78,7 +78,7 @@ class Hooks:
 
     @hookspec
     def ccl_symptoms(self, pipeline: ComposedPipeline, options: Mapping[str, Any]) -> Iterable[Any]:
-        """Offer symptoms that a run looks for while it trains, beside those of the library.
+        """Offer symptoms that a run looks for while it trains, in addition to those of the library.
 
         Args:
             pipeline: The pipeline about to be trained.

@@ -42,7 +42,7 @@ FOLDERS = {kind.name: f"{kind.name}s" for kind in KINDS}
 PROJECT = engine.Project(NAME, "ccl", KINDS, Hooks, host="ccl-plugins")
 
 HEAVY = ("torch", "torchvision", "lightly", "timm", "pytorch_lightning", "sklearn", "matplotlib")
-"""Modules that `ccl list` must not wait for: a hooks module imports them where it uses them."""
+"""Modules that are slow to import; a hooks module imports them only inside its functions."""
 
 
 def protocol(kind: str) -> type:
@@ -55,7 +55,8 @@ def new_registry(disable: Iterable[str] | None = None) -> engine.Registry:
     """A registry that shares nothing with `registry()`.
 
     Args:
-        disable: Plug-ins that are not read; by default those in the variable ``CCL_DISABLE``.
+        disable: Plug-ins to leave out; by default those in the environment variable
+            ``CCL_DISABLE``.
     """
     return engine.Registry(PROJECT, disable)
 

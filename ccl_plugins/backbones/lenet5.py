@@ -1,4 +1,4 @@
-"""LeNet-5, with batch normalization or as it was."""
+"""LeNet-5, with batch normalization or as published."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ccl_plugins.arguments import WIDEST, whole
 
 
 class LeNet5(nn.Module):
-    """LeNet-5, a small network for images of 32x32 pixels, with batch normalization or as it was.
+    """LeNet-5, a small network for images of 32x32 pixels, with batch normalization or as published.
 
     Two 5x5 convolutions (6 and 16 channels), normalized, rectified and pooled, and two rectified linear
-    layers (120, 84).  The linear layers are not normalized: under Fair-CCLK on color_digits
-    that gave top-1 0.92 and color R² 0.60 (seed 0), against 0.68 and 0.88 with normalized ones.
+    layers (120, 84). The linear layers are not normalized: with Fair-CCLK on color_digits this gave
+    top-1 0.92 and color R² 0.60 (seed 0); normalized layers gave 0.68 and 0.88.
 
     Shape:
         (n, in_channels, 32, 32) -> (n, 84)
@@ -27,8 +27,8 @@ class LeNet5(nn.Module):
         ValueError: If ``in_channels`` is out of range; on use, if images have another shape.
 
     Source:
-        LeCun et al., Gradient-Based Learning Applied to Document Recognition (1998), figure 2, without
-        its output layer; unless ``classic`` with maximum pooling and ReLU.
+        LeCun et al., Gradient-Based Learning Applied to Document Recognition (1998), figure 2,
+        without its output layer; unless ``classic``, with maximum pooling and ReLU.
     """
 
     num_features = 84

@@ -1,4 +1,4 @@
-"""LoRA by peft: low-rank matrices that learn beside the frozen weights of named layers."""
+"""LoRA by peft: named layers keep frozen weights and learn low-rank matrices."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ ADAPTER = "default"
 
 @dataclass(frozen=True)
 class LoRA:
-    """Low-rank adaptation: a layer's weight W becomes W + (alpha / rank) B A, and A and B alone learn.
+    """Low-rank adaptation: a layer's weight W becomes W + (alpha / rank) B A, and only A and B learn.
 
-    A has ``rank`` rows and B as many columns.  B begins at 0, so that the features are those of W.
-    All other weights of the backbone are frozen.  Checkpoints and ``weights.pt`` have these too, so that a
-    run is read without a download.  ``ccl export`` adds B A to the weights, and writes what learned beside
-    them, as ``peft.PeftModel.from_pretrained(model, folder)`` reads it.
+    A has ``rank`` rows and B as many columns. B begins at 0, so the first features are those of W.
+    All other weights of the backbone are frozen. Checkpoints and ``weights.pt`` contain the frozen
+    weights too, so a run is read without a download. ``ccl export`` adds B A to the weights, and
+    also writes the learned matrices in the form that ``peft.PeftModel.from_pretrained(model,
+    folder)`` reads.
 
     Args:
         rank: 1 or more, at most the smaller side of each matrix W.
         on: Names of linear layers and convolutions, whole or after a dot: ``"qkv"`` names every
-            ``blocks.0.attn.qkv``.  ``*`` stands for any characters, as in ``"mlp.fc*"``.  Layers whose
-            weights the model reads past the layer, such as ``qkv`` of BEiT, EVA and Swin v2, are refused.
+            ``blocks.0.attn.qkv``. ``*`` stands for any characters, as in ``"mlp.fc*"``. Layers
+            whose weights the model reads without calling the layer, such as ``qkv`` of BEiT, EVA
+            and Swin v2, are refused.
         alpha: Factor of B A, times the rank; None: the rank, so that the factor is 1.
         norms: Whether the scales and shifts of normalization layers learn, too.
 
@@ -58,7 +60,7 @@ class LoRA:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What ``on`` holds, also if it is one name."""
+        """The names in ``on``, as a tuple even if it is one name."""
         return tuple(self.on) if isinstance(self.on, list | tuple) else (self.on,)
 
 
@@ -75,22 +77,22 @@ def read_lora(given: Any) -> LoRA:
         raise TypeError(f'lora must be a table, such as {{rank = 16, on = "qkv"}}, not {given!r}')
     if not {"rank", "on"} <= given.keys() <= {"rank", "on", "alpha", "norms"}:
         raise TypeError(
-            f"lora takes rank and on, and alpha and norms if they are not the usual, not"
+            f"lora takes rank and on, and optionally alpha and norms, not"
             f" {', '.join(map(repr, given)) or 'nothing'}"
         )
     return LoRA(**given)
 
 
 def adapt(model: Any, lora: LoRA, name: str, shape: Sequence[int]) -> None:
-    """Put low-rank matrices beside a model's layers, and freeze all else, in place.
+    """Add low-rank matrices to a model's layers, and freeze all other weights, in place.
 
     Layers that are already frozen get none.
 
     Args:
-        model: Of timm.
-        lora: Which layers, and how large.
-        name: The model's, for errors.
-        shape: Of an image that the model takes, (channels, height, width).
+        model: A model of timm.
+        lora: The layers, and the rank.
+        name: The model's name, for errors.
+        shape: The shape of an image that the model takes, (channels, height, width).
 
     Raises:
         ImportError: If peft is not installed.
@@ -120,7 +122,7 @@ def adapt(model: Any, lora: LoRA, name: str, shape: Sequence[int]) -> None:
 
 
 def merge(model: Any) -> None:
-    """Add a model's adapters to the weights that they stand beside, in place of them."""
+    """Add a model's adapters to its weights, and remove the adapters."""
     for name, layer in dict(_adapted(model)).items():
         layer.merge()
         parent, _, own = name.rpartition(".")
@@ -129,7 +131,7 @@ def merge(model: Any) -> None:
 
 
 def adapters(model: Any) -> tuple[dict[str, Tensor], Any]:
-    """What learns of a model, by the names under which peft keeps it, and peft's configuration."""
+    """The weights of a model that learn, under peft's names, and peft's configuration."""
     config = model.peft_config[ADAPTER]
     norms = tuple(f"{each}." for each in config.modules_to_save or ())
     return {
@@ -150,7 +152,7 @@ def _library() -> Any:
 
 
 def _named(model: nn.Module, lora: LoRA, name: str) -> dict[str, Any]:
-    """The layers that ``on`` names, by their whole names; frozen ones left out."""
+    """The layers that ``on`` names, by their whole names, without frozen layers."""
     layers = {
         each: module
         for each, module in model.named_modules()
@@ -168,14 +170,14 @@ def _named(model: nn.Module, lora: LoRA, name: str) -> dict[str, Any]:
     learning = {k: v for k, v in named.items() if v.weight.requires_grad}
     if not learning:
         raise ValueError(
-            f"lora on {lora.on!r} adapts layers of {name!r} that freeze leaves out: freeze fewer, or none,"
-            " since lora freezes all weights but its own"
+            f"lora on {lora.on!r} names only layers of {name!r} that freeze excludes: freeze fewer "
+            "layers, or none, because lora freezes all weights but its own"
         )
     return learning
 
 
 def _short(layers: Mapping[str, Any]) -> list[str]:
-    """What the names of layers end with, without the numbers before it, each once."""
+    """The ends of the layers' names, after the numbers, each once."""
     ends = (re.search(r"([^.\d][^.]*)(\.\d+)*$", name) for name in layers)
     return list(dict.fromkeys(end[0] for end in ends if end))
 
@@ -193,7 +195,7 @@ def _adapted(model: nn.Module) -> Iterator[tuple[str, Any]]:
 
 
 def _refuse_unread(model: nn.Module, name: str, shape: Sequence[int]) -> None:
-    """Refuse adapters that would never learn, since the model does not call their layers."""
+    """Refuse adapters that would never learn, because the model does not call their layers."""
     layers, called = dict(_adapted(model)), set[str]()
     hooks = [
         layer.register_forward_hook(lambda *_, each=each: called.add(each))
@@ -207,7 +209,7 @@ def _refuse_unread(model: nn.Module, name: str, shape: Sequence[int]) -> None:
         hook.remove()
     if unread := [each for each in layers if each not in called]:
         raise ValueError(
-            f"lora cannot adapt {unread[0]} of {name!r}: the model reads its weights without"
-            f" calling the layer, as it does with {len(unread)} in all, and adapters there would not"
-            " learn: name other layers"
+            f"lora cannot adapt {unread[0]} of {name!r}: the model reads its weights without "
+            f"calling the layer ({len(unread)} such layers in all), so adapters there would not "
+            "learn: name other layers"
         )

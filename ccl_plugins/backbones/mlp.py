@@ -20,8 +20,8 @@ class MLP(nn.Module):
     Args:
         in_features: Length of a vector, 1 to 2^20.  Other tensors are flattened: an image has channels *
             height * width.
-        hidden: Widths of the layers, 1 to 2^20, each with a ReLU; the last is the features' width.  None
-            (``[]``): the vectors are the features, as of a frozen network.
+        hidden: Widths of the layers, 1 to 2^20, each with a ReLU; the last is the features' width.
+            None (``[]``): the vectors are the features, such as those of a frozen network.
         batch_norm: Whether each layer has batch normalization before its ReLU.
 
     Attributes:

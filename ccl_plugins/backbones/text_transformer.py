@@ -12,10 +12,10 @@ from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, matrix, one_of, wh
 
 
 class TextTransformer(nn.Module):
-    """A transformer encoder from token ids to features, as the text tower of the method ``dual``.
+    """A transformer encoder from token ids to features, for the text tower of the method ``dual``.
 
-    Every token attends to every other token of its text, and to no padding.  Layers normalize first, and
-    the features are normalized.
+    Every token attends to every other token of its text, but not to padding. Layers normalize
+    first, and the features are normalized.
 
     Shape:
         (n, L) long, 0 for padding, L at most ``length`` -> (n, width)
@@ -37,9 +37,9 @@ class TextTransformer(nn.Module):
         ValueError: If a parameter is out of its range; on use, for another shape or type.
 
     Source:
-        Vaswani et al., Attention Is All You Need (2017), with layers as in Radford et al., Learning
-        Transferable Visual Models From Natural Language Supervision (2021), whose text tower is causal
-        and takes the vector of the last token.
+        Vaswani et al., Attention Is All You Need (2017), with the layers of Radford et al.,
+        Learning Transferable Visual Models From Natural Language Supervision (2021), whose text
+        tower is causal and takes the vector of the last token.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -92,15 +92,15 @@ class TextTransformer(nn.Module):
 
     @staticmethod
     def check_tokens(parameters: Mapping[str, Any], length: int, vocabulary: int) -> None:
-        """Refuse tokens that are too many, or of a larger vocabulary, before the network is built."""
+        """Refuse texts of too many tokens or of a larger vocabulary, before the network is built."""
         for name, given in (("length", length), ("vocabulary", vocabulary)):
             if given > parameters[name]:
                 what = {"length": "texts of up to {} tokens", "vocabulary": "token ids below {}"}[
                     name
                 ]
                 raise ValueError(
-                    f"text_transformer takes {what.format(parameters[name])}, and its views make"
-                    f" {what.format(given)}: give it {name} = {given}"
+                    f"text_transformer takes {what.format(parameters[name])}, but its views make "
+                    f"{what.format(given)}: give it {name} = {given}"
                 )
 
     def no_weight_decay(self) -> set[str]:

@@ -18,48 +18,54 @@ from ccl_plugins.networks import timm_models
 class Timm(nn.Module):
     """A model of timm (PyTorch Image Models) without its classifier, pooled to one feature vector.
 
-    A transform without ``mean`` and ``std`` takes those of the weights, and of ImageNet without weights;
-    the record has the numbers.  Those of weights are known for timm's names; for a file if ``name`` has a
-    tag, such as ``vit_small_patch14_dinov2.lvd142m``, or if a ``config.json`` of ``ccl export`` lies beside
-    the file; not for ``hf-hub:``.
+    A transform without ``mean`` and ``std`` takes the numbers of the weights, or ImageNet's without
+    weights, and records them. They are known for timm's names, but not for ``hf-hub:``. For a file
+    they are known if ``name`` has a tag, such as ``vit_small_patch14_dinov2.lvd142m``, or if a
+    ``config.json`` of ``ccl export`` is next to the file.
 
-    Most vision transformers take images of one size.  ``options = {"img_size": 32}`` makes the model for
-    another, and the positions of weights are interpolated; DINOv3 takes every size of whole patches
-    without it.  ``{"in_chans": 5}`` is for five channels: the first convolution of weights for three is
-    repeated in turn and multiplied by 3/5, or added up for one channel.
+    Most vision transformers take images of one size. ``options = {"img_size": 32}`` makes the model
+    for another size and interpolates the weights' positions; DINOv3 takes every size of whole
+    patches without this option. ``{"in_chans": 5}`` is for five channels: the three channels of the
+    first convolution's weights are repeated in turn and multiplied by 3/5; for one channel they are
+    added up.
 
-    Without a network, weights are read from the Hugging Face cache (``HF_HOME``), and with
-    ``HF_HUB_OFFLINE=1`` the network is not asked.  A machine without both takes ``checkpoint_path``.
+    Without a connection, weights are read from the Hugging Face cache (``HF_HOME``);
+    ``HF_HUB_OFFLINE=1`` avoids all connections. On a machine without connection and cache, give
+    ``checkpoint_path``.
 
     Args:
-        name: As in ``timm.list_models()``, with or without a tag of weights: ``resnet18``,
-            ``vit_small_patch16_224.augreg_in21k``; or with a source, ``hf-hub:timm/resnet18.a1_in1k``.
+        name: A name of ``timm.list_models()``, with or without a tag of weights: ``resnet18``,
+            ``vit_small_patch16_224.augreg_in21k``; or with a source,
+            ``hf-hub:timm/resnet18.a1_in1k``.
         pretrained: Download timm's weights for it.
         stem: ``"cifar"`` replaces the first convolution of a ResNet by a new one of 3x3 with stride 1
             and removes the pooling after it, for images of about 32 pixels.  timm has no weights for it.
         checkpoint_path: A file of weights for this architecture and stem, loaded last, without its
-            classifier.  It may be timm's, or of an implementation that timm translates, such as DINOv2's
-            and OpenAI's CLIP.  A ``.pth`` file that has a name of its own for each layer, in timm's order,
-            is taken in this order, with a warning.
-        features: What of a vision transformer's last layer is the feature: ``"token"``: the class token;
-            ``"mean"``: the mean of the patches, without class token and registers; ``"both"``: one after
-            the other, as in DINOv2's linear probes; ``"default"``: what timm's model of this name gives:
-            DINOv2's class token, DINOv3's mean of the patches (its paper takes the class token), SigLIP's
-            attention pooling, CLIP's class token without the projection to the space of texts.
-            ``options`` such as ``global_pool`` may move the last normalization, whose weights then do not
-            fit; ``features`` does not.
-        freeze: How many layers, from the first, are not trained, keep their batch statistics and have no
+            classifier. The file may be timm's, or of an implementation that timm translates, such
+            as DINOv2's and OpenAI's CLIP. A ``.pth`` file with other names for the layers, but in
+            timm's order, is read in this order, with a warning.
+        features: The features of a vision transformer's last layer: ``"token"``: the class token;
+            ``"mean"``: the mean of the patches, without class token and registers; ``"both"``: one
+            after the other, as in DINOv2's linear probes; ``"default"``: the output of timm's model
+            of this name: DINOv2's class token, DINOv3's mean of the patches (its paper takes the
+            class token), SigLIP's attention pooling, CLIP's class token without the projection to
+            the space of texts. Unlike ``features``, an option such as ``global_pool`` may move the
+            last normalization, so that its weights do not fit.
+        freeze: The number of first layers that are not trained, keep their batch statistics and
+            have no
             dropout: 1 for the stem with a ViT's tokens and positions, and 1 more for each block; or
             ``"all"``.
         options: Further arguments of the model, such as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
-        lora: Low-rank matrices that learn instead of the weights, a `LoRA` or a table of its keys, as
-            ``{"rank": 16, "on": "qkv"}``.  Layers that ``freeze`` counts get none.
+        lora: Low-rank matrices that learn instead of the weights, a `LoRA` or a table of its keys,
+            such as ``{"rank": 16, "on": "qkv"}``. Layers that ``freeze`` counts get no matrices.
         batch_statistics: ``"moving"``: batch normalizations compare the images of a batch, and their
-            running statistics follow.  ``"kept"``: they use the running statistics of the weights, which do
-            not change, while their scales and shifts learn; for pretrained weights and few or small images.
-        checkpointing: Whether blocks are computed again in the backward pass, which keeps the activations
-            of one block at a time (gradient checkpointing).  The gradients are the same, and a step takes
-            a forward pass more.  Models whose batch statistics would count each batch twice are refused.
+            running statistics follow. ``"kept"``: they use the running statistics of the weights, which
+            do not change, while their scales and shifts learn; for pretrained weights and few or small
+            images.
+        checkpointing: Whether the backward pass computes blocks again, so that only one block's
+            activations are in memory at a time (gradient checkpointing). The gradients are the
+            same, and a step takes one more forward pass. Models whose batch statistics would count
+            each batch twice are refused.
 
     Attributes:
         model: timm's.
@@ -69,12 +75,10 @@ class Timm(nn.Module):
         lora: As given, or None.
 
     Raises:
-        ValueError: If timm has no model of this name, the model has no stem to replace, weights of
-            another stem are asked for, it has no tokens of the kind that is asked for, a file holds weights
-            of another model, there are fewer layers to freeze, an option is set by another parameter,
-            ``lora`` does not fit the model, there are no batch statistics to keep, or it has no gradient
-            checkpointing.
-        TypeError: If the model does not take an option, or ``lora`` is no such table.
+        ValueError: If timm has no model of this name, if the model lacks the stem, tokens, layers,
+            batch statistics or gradient checkpointing that are asked for, if weights or ``lora`` do
+            not fit the model, or if an option is set by another parameter.
+        TypeError: If the model does not take an option, or ``lora`` is not such a table.
         ImportError: If ``lora`` is given and peft is not installed.
 
     Source:
@@ -105,8 +109,9 @@ class Timm(nn.Module):
             whole("freeze", freeze, -MOST)  # how many layers there are is not known yet
         if stem == "cifar" and pretrained:
             raise ValueError(
-                "timm has no weights for stem='cifar', whose first convolution pretrained=True would"
-                " leave random: use stem='default', or a checkpoint_path of weights for this stem"
+                "timm has no weights for the first convolution of stem='cifar', so pretrained=True "
+                "would leave it random: use stem='default', or a checkpoint_path of weights for "
+                "this stem"
             )
         self.stem = stem
         self.options = dict(options or {})
@@ -153,7 +158,7 @@ class Timm(nn.Module):
 
     @staticmethod
     def check_image_size(parameters: Mapping[str, Any], size: int) -> None:
-        """Refuse images of another size than the model takes, as most ViTs do."""
+        """Refuse images of another size than the model takes; most ViTs take one size."""
         timm_models.check_image_size(parameters["name"], parameters["options"] or {}, size)
 
     @staticmethod
@@ -192,7 +197,7 @@ class Timm(nn.Module):
                 parameter.requires_grad_(depths[each] >= first)
 
     def _wholly_frozen(self) -> list[str]:
-        """The names of modules of which no parameter learns."""
+        """The names of modules without a parameter that learns."""
         return [
             prefix
             for prefix, module in self.named_modules()
@@ -238,9 +243,9 @@ class Timm(nn.Module):
 
         Args:
             x: The images.
-            mask: (n, rows, columns) True at patches whose embedding is replaced; None: none is.
-            token: (width,) what replaces it.  With one, the features of all patches, (n, rows, columns,
-                width), are returned beside those of the images.
+            mask: (n, rows, columns) True at patches whose embedding is replaced; None: no patch.
+            token: (width,) the replacement. If given, the features of all patches, (n, rows,
+                columns, width), are returned too.
         """
         if token is not None:
             return self._with_patches(x, mask, token)
@@ -257,8 +262,8 @@ class Timm(nn.Module):
         grid = x.shape[-2] // height, x.shape[-1] // width
         if mask is not None and mask.shape != (len(x), *grid):
             raise ValueError(
-                f"images of {x.shape[-2]}x{x.shape[-1]} pixels have (n, {grid[0]}, {grid[1]}) patches, and"
-                f" the mask is {tuple(mask.shape)}"
+                f"images of {x.shape[-2]}x{x.shape[-1]} pixels have (n, {grid[0]}, {grid[1]}) "
+                f"patches, but the mask is {tuple(mask.shape)}"
             )
         self._masking = None if mask is None else (mask, token)
         try:
@@ -300,7 +305,7 @@ class Timm(nn.Module):
         """Features (n, rows, columns, f) of the patches of images, or of the places of the last layer.
 
         Raises:
-            ValueError: If timm does not give those of this model.
+            ValueError: If timm does not return patch features of this model.
         """
         if not hasattr(self.model, "forward_intermediates"):
             raise ValueError(f"timm gives no patch features of a {type(self.model).__name__}")
@@ -334,8 +339,8 @@ def _check_tokens(model: Any, name: str, features: str) -> None:
     parts = ("num_prefix_tokens", "embed_dim", "fc_norm", "head_drop", "forward_features")
     if not all(hasattr(model, part) for part in parts):
         raise ValueError(
-            f"features={features!r} is of the tokens of a vision transformer such as"
-            f" 'vit_small_patch14_dinov2'; {name!r} is none: use features='default'"
+            f"features={features!r} needs the tokens of a vision transformer such as "
+            f"'vit_small_patch14_dinov2', and {name!r} has none: use features='default'"
         )
     if features != "mean" and getattr(model, "cls_token", None) is None:
         raise ValueError(

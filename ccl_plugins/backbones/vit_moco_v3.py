@@ -17,16 +17,16 @@ from ccl_plugins.networks.timm_models import without_memory
 class ViTMoCoV3(Timm):
     """A vision transformer (ViT) of timm, initialized as in MoCo v3.
 
-    Positions are fixed sines and cosines.  The patch embedding is initialized as a matrix and not trained,
-    since training is unstable otherwise.  All matrices are initialized after Xavier, those of queries,
-    keys and values separately.  The class token gives the feature.  MoCo v3's ViT-S has 12 heads, timm's 6:
-    its ViT-B is ``vit_moco_v3(name="vit_base_patch16_224")``.
+    Positions are fixed sines and cosines. The patch embedding is initialized as a matrix and not
+    trained, because training is unstable otherwise. All matrices have Xavier initialization,
+    separately for queries, keys and values. The class token gives the feature. MoCo v3's ViT-S has
+    12 heads, timm's 6: its ViT-B is ``vit_moco_v3(name="vit_base_patch16_224")``.
 
     Args:
         name: A ViT as in ``timm.list_models("vit_*")``, with a class token.
         heads: Attention heads of each block, 1 to 1024; they must divide its width.
         freeze_patches: Whether the patch embedding keeps its initial values.
-        checkpointing: As in `Timm`.
+        checkpointing: See `Timm`.
 
     Raises:
         ValueError: If timm has no model of this name, it is no ViT with a class token and positions, or
@@ -60,7 +60,7 @@ class ViTMoCoV3(Timm):
 
 
 def _draw(model: Any, name: str) -> None:
-    """Initialize what timm's weight_init="moco" does not: positions, class token and patches."""
+    """Initialize positions, class token and patches, which timm's weight_init="moco" does not."""
     from lightly.models.utils import initialize_positional_embedding
 
     if getattr(model, "cls_token", None) is None or getattr(model, "pos_embed", None) is None:

@@ -1,6 +1,6 @@
-"""The command line: it finds the command that is called, built in or of a plug-in, and runs it.
+"""The command line: finds the command that is called, a built-in or a plug-in's, and runs it.
 
-The module of that command alone is imported, so that a broken one breaks no other.
+Only the module of that command is imported, so a broken command does not break others.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from ccl_plugins.kinds import registry
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status.
 
-    0; 1 for a failure found; 2 for a mistake of the user; 130 after Ctrl-C.  A mistake is reported in one
-    line; with ``CCL_STRICT=1`` it is raised, with its traceback.  A bug is always raised.
+    The status is 0, 1 for a failure that a command found, 2 for a mistake of the user, or 130 after
+    Ctrl-C. A mistake is reported in one line; with ``CCL_STRICT=1`` it is raised, with its
+    traceback. A bug is always raised.
 
     Args:
-        arguments: The words after ``ccl``; by default those of the process.
+        arguments: The words after ``ccl``; by default the process's arguments.
     """
     words = sys.argv[1:] if arguments is None else [*arguments]
     parsing = not words or words[0].startswith("-")
@@ -71,11 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 START = "Start with 'ccl init FOLDER_OR_TABLE'; 'ccl COMMAND --help' shows an example of each."
 
 GRACE = 5.0
-"""Seconds that threads of plug-ins have to end once a command is done."""
+"""Seconds that threads of plug-ins have to end after a command."""
 
 
 def run() -> NoReturn:
-    """The program ``ccl``: run the command line and end, whatever threads a plug-in left running."""
+    """The program ``ccl``: run the command line and end, even if a plug-in left threads running."""
     status = main()
     until = time.monotonic() + GRACE
     others = [each for each in threading.enumerate() if each is not threading.current_thread()]
@@ -96,10 +97,10 @@ def read_command(name: str) -> tuple[Any, argparse.ArgumentParser]:
     """A command and the parser of its arguments.
 
     Args:
-        name: What is typed: its name, or ``PLUGIN/NAME``.
+        name: The typed name, or ``PLUGIN/NAME``.
 
     Raises:
-        RegistryError: For no such command, and for one that cannot be imported or built.
+        RegistryError: For an unknown command, and for one that cannot be imported or built.
     """
     spec = registry().find("command", name)
     target = spec.load()
@@ -139,12 +140,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _word(spec: engine.ComponentSpec) -> str:
-    """What is typed to call a command."""
+    """The words that call a command."""
     return registry().short_name(spec).replace("_", "-")
 
 
 class _Version(argparse.Action):
-    """Print the version, which is read only now."""
+    """Print the version, which is read only here."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         from importlib.metadata import version

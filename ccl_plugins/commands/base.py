@@ -1,4 +1,4 @@
-"""What commands share: arguments, output, and one line for a user's mistake."""
+"""Shared by commands: arguments, output, and one line for a user's mistake."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ MISTAKES = (
     ArithmeticError,
     ImportError,
 )
-"""What wrong values raise while a pipeline is composed: torch raises RuntimeError for a size of 10**12.
+"""The errors of wrong values while a pipeline is composed; torch raises RuntimeError for a size of 10**12.
 
-An ImportError is of a package that a component needs and that is not installed.
+An ImportError means that a package which a component needs is not installed.
 """
 
 
@@ -60,15 +60,15 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def add_set(parser: argparse.ArgumentParser, of: str, example: str) -> None:
-    """Add ``--set``, in place of values of a configuration."""
-    words = f"in place of a value of the {of}, such as {example}; may be repeated"
+    """Add ``--set``, which replaces values of a configuration."""
+    words = f"replaces a value of the {of}, such as {example}; may be repeated"
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help=words)
 
 
 def show(options: argparse.Namespace, work: Callable[[], Any]) -> Any:
     """Print what ``work`` returns, as ``--json`` or ``--format`` says, and return it.
 
-    The standard output has nothing else: what components print meanwhile goes to the standard error.
+    Nothing else goes to the standard output: other prints of components go to the standard error.
     """
     form = getattr(options, "format", "text")
     if options.json and form != "text":
@@ -81,7 +81,7 @@ def show(options: argparse.Namespace, work: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _descriptor_redirected() -> Iterator[None]:
-    """Send what code of other languages writes to the standard output to the standard error."""
+    """Redirect the standard output of code in other languages to the standard error."""
     sys.stdout.flush()
     try:
         kept = os.dup(1)
@@ -112,7 +112,7 @@ def reporting_mistakes(file: str = "") -> Iterator[None]:
 
 
 def about(name: str, text: str) -> str:
-    """A message with the file or folder that it is about before it, unless it begins with that."""
+    """A message that begins with the file or folder that it is about."""
     return text if text.startswith((f"{name}:", f"{name} ")) else f"{name}: {text}"
 
 

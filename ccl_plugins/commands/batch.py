@@ -1,4 +1,4 @@
-"""Work on several files or runs, of which each may fail: a failure is reported, and the rest goes on."""
+"""Work on several files or runs: a failure of one is reported, and the others go on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ccl_plugins.experiments.results import Result
 
 EXPLAINED = (engine.Mistake, Failed, OSError)
-"""Errors whose message says what is wrong; others are bugs, and keep their traceback."""
+"""Errors whose message says what is wrong; other errors are bugs and keep their traceback."""
 
 
 def attempt(
@@ -29,11 +29,11 @@ def attempt(
 ) -> str:
     """Call ``work(*given)``; report its failure in a line that begins with ``name``.
 
-    Components may raise anything; only Ctrl-C, a closed terminal and the errors in ``passing`` end the
-    whole.  With ``CCL_STRICT=1`` every failure is raised.
+    Components may raise any error; only Ctrl-C, a closed terminal and the errors in ``passing``
+    stop the batch. With ``CCL_STRICT=1`` every failure is raised.
 
     Returns:
-        Why it failed, in one line; empty if it did not.
+        The reason of the failure, in one line; empty if it did not fail.
     """
     try:
         work(*given)
@@ -50,10 +50,10 @@ def attempt(
 
 
 def attempt_each(runs: Iterable[str], work: Callable[[Path], object]) -> dict[Path, str]:
-    """Call ``work`` once on each of some runs' folders; the failure of an only one is raised.
+    """Call ``work`` on each of some runs' folders; if there is one folder, its failure is raised.
 
     Returns:
-        By folder why it failed, as `attempt` says it; empty if it did not.
+        By folder, the reason of its failure, see `attempt`; empty if it did not fail.
     """
     folders = list({Path(run).resolve(): Path(run) for run in runs}.values())
     if len(folders) == 1:
@@ -76,7 +76,7 @@ def compared(results: Iterable[Result]) -> TextTable:
 
 
 def _notes(tests: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What the differences of a table are, and what its number of seeds can show."""
+    """The meaning of a table's differences, and the smallest one that its number of seeds can show."""
     from ccl_plugins.experiments.results import visible
 
     notes = []
@@ -85,12 +85,13 @@ def _notes(tests: Sequence[Mapping[str, Any]]) -> list[str]:
     for n in sorted({test["n"] for test in tests}):
         if n < 2:
             notes.append(
-                f"n = {n}: with {'one seed' if n else 'no seed'} in common, luck cannot be told from a"
-                " difference; train each with several seeds (--seeds 0,1,2,3,4)"
+                f"n = {n}: with {'one seed' if n else 'no seed'} in common, a difference cannot be "
+                "told from chance; train each with several seeds (--seeds 0,1,2,3,4)"
             )
         else:
             notes.append(
-                f"n = {n} common seeds: p < 0.05 takes a mean difference of {visible(n):.2f} standard"
+                f"n = {n} common seeds: p < 0.05 needs a mean difference of {visible(n):.2f} "
+                "standard"
                 " deviations of the differences"
             )
     return notes

@@ -16,7 +16,7 @@ from ccl_plugins.kinds import registry
 
 
 class Check:
-    """Check the components of a distribution against the laws of their kinds; exit with 1 if one fails."""
+    """Check the components of a distribution against the laws of their kinds; exit with 1 on a failure."""
 
     example = "ccl check ccl-plugins"
 

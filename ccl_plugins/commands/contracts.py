@@ -1,4 +1,4 @@
-"""The contract of a kind in lists: the traits that components may declare, and the laws that they keep."""
+"""The contract of a kind: the traits that components may declare, and the laws that they must keep."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Trait:
     """A trait of a kind.
 
     Args:
-        usage: Its name; of a method, with its parameters.
-        default: Its default as code; "": a component may lack it.
-        doc: What it means, on one line.
+        usage: The trait's name; for a method, with its parameters.
+        default: The default as code; "": a component may lack the trait.
+        doc: The meaning, on one line.
     """
 
     usage: str
@@ -55,8 +55,8 @@ def laws(module: ModuleType) -> dict[str, str]:
         sentence = (inspect.getdoc(law) or "").partition("\n\n")[0]
         if not sentence.endswith(".") or "\n" in sentence:
             raise ValueError(
-                f"the docstring of {module.__name__}.{law.__name__} must begin with one sentence on one"
-                f" line, and begins with {sentence!r}"
+                f"the docstring of {module.__name__}.{law.__name__} must begin with one sentence "
+                f"on one line, not with {sentence!r}"
             )
         found[law.__name__.removeprefix("check_")] = sentence.replace("``", "`")
     return found
@@ -115,5 +115,5 @@ def _docstrings(of_kind: type) -> dict[str, str]:
 
 
 def _shown(default: Any) -> str:
-    """A default as code; a method that does nothing, and None, are the absence of the member."""
+    """A default as code; empty for None and for a method that does nothing."""
     return "" if default is None or callable(default) else repr(default)

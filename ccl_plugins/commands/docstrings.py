@@ -59,7 +59,7 @@ def arguments(doc: str) -> dict[str, str]:
 
 
 def sections(doc: str) -> dict[str, str]:
-    """The text of each section by its title line; what stands in none has the title ""."""
+    """The text of each section by its title line; text outside of sections has the title ""."""
     texts: dict[str, str] = {}
     title, lines = "", inspect.cleandoc(doc).splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
@@ -72,10 +72,10 @@ def sections(doc: str) -> dict[str, str]:
 
 
 def entries(text: str) -> list[tuple[str, str]]:
-    """The entries of a section such as ``Args`` as they are written, each with its name before it.
+    """The entries of a section such as ``Args``, unchanged, each with its name.
 
     Args:
-        text: What `sections` gives; one that begins with other words has none.
+        text: A section of `sections`; a section that begins with other words has no entries.
     """
     heads = [*_ENTRY.finditer(text)]
     if not heads or heads[0].start():

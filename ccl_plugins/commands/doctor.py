@@ -33,7 +33,7 @@ class Doctor:
 
 
 TOLD = ["name", "version", "state", "reason", "seconds", "printed", "modules", "changes", "copies"]
-"""What is told of each plug-in."""
+"""The facts shown for each plug-in."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Report:
         plugins: Every plug-in with its state.
         failures: Failed imports, with tracebacks.
         problems: Missing modules and unmet requirements, found without importing.
-        remarks: Notes of what breaks nothing.
+        remarks: Notes on harmless findings.
         libraries: The versions of libraries.
     """
 
@@ -111,13 +111,13 @@ def examine(registry: engine.Registry, *, load: bool = False) -> Report:
 
 
 def _incomplete(registry: engine.Registry) -> Iterator[Note]:
-    """Components without their module, and metadata that belongs to no plug-in."""
+    """Components whose module is missing, and metadata that belongs to no plug-in."""
     sources = engine.Sources()
     for spec in registry.specs():
         missing = "" if spec.plugin == engine.LOCAL else sources.missing_module(spec.target)
         if missing:
             again = engine.pip_install(spec.plugin, options="--force-reinstall")
-            yield Note(spec.plugin, f"{spec.kind} {spec.name} is offered, and {missing}: {again}")
+            yield Note(spec.plugin, f"{spec.kind} {spec.name} is offered, but {missing}: {again}")
     for remnant in registry.remnants:
         name = remnant.name or "a plug-in without a name"
         yield Note(name, f"{remnant.reason}: remove or reinstall {remnant.folder}")
@@ -147,11 +147,11 @@ def troubles(registry: engine.Registry) -> Iterator[Note]:
 
 
 def _side_effects(registry: engine.Registry) -> Iterator[Note]:
-    """Second copies of plug-ins, and side effects of importing their hooks."""
+    """Duplicate plug-ins, and side effects of importing their hooks."""
     for plugin in registry.plugins:
         name, copies = plugin.name, ", ".join(plugin.copies)
         if copies:
-            yield Note(name, f"installed more than once, the first counts: {copies}")
+            yield Note(name, f"installed more than once, and the first is used: {copies}")
         if plugin.seconds > SLOW:
             seconds = f"{plugin.seconds:.1f} s"
             yield Note(name, f"its hooks took {seconds}, and every command waits for them")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Evaluate:
     """Measure the frozen features of runs again, and show all in one table.
 
-    A run that was interrupted is measured with its newest checkpoint.  One that cannot be measured is
-    reported, and the others are shown.
+    A run that was interrupted is measured with its newest checkpoint. A run that cannot be measured
+    is reported, and the others are shown.
     """
 
     example = "ccl evaluate runs/color_digits_fair"
@@ -59,7 +59,7 @@ def opened(folder: str | Path) -> Run:
 
 
 def readable(folders: Iterable[str]) -> tuple[dict[Path, Run], dict[str, str]]:
-    """The runs in some folders that have weights; and why the others cannot be read, as `attempt_each`."""
+    """The runs in some folders that have weights, and the reasons why others cannot be read."""
     runs: dict[Path, Run] = {}
 
     def read(folder: Path) -> None:

@@ -29,7 +29,7 @@ class Info:
             "name",
             metavar="NAME",
             nargs="?",
-            help="its name, or PLUGIN/NAME; without it, the traits and the laws of the kind",
+            help="its name, or PLUGIN/NAME; without a name, the traits and the laws of the kind",
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
@@ -60,11 +60,11 @@ class Description:
     depends: tuple[str, ...] = ()
     """The declared attributes that depend on parameters."""
     old_names: tuple[str, ...] = ()
-    """Names under which it is found too."""
+    """Further names of the component."""
     old_parameters: Mapping[str, str] = field(default_factory=dict)
-    """Its parameters by old names of theirs."""
+    """The component's parameters by their old names."""
     failures: tuple[str, ...] = ()
-    """What could not be read of it."""
+    """The parts that could not be read."""
 
     def __str__(self) -> str:
         facts = [f"{self.kind} {self.name}   {self.plugin} {self.version}".rstrip(), self.file, ""]
@@ -96,7 +96,7 @@ class Description:
 
 
 def describe(registry: engine.Registry, kind: str, name: str) -> Description:
-    """The description of a component; this imports it.
+    """The description of a component, which is imported.
 
     Raises:
         RegistryError: If it is unknown, cannot be imported, or has unnamed parameters.
@@ -107,7 +107,7 @@ def describe(registry: engine.Registry, kind: str, name: str) -> Description:
     failed: list[engine.PluginFailed] = []
 
     def read(what: str, function: Callable[[], Any], otherwise: Any) -> Any:
-        """What a component says of itself; ``otherwise``, with a note of the error, if that raises."""
+        """A component's own answer; ``otherwise``, with a note of the error, if it raises."""
         try:
             with engine.errors_as_failure(f"{spec.label}: its {what} cannot be read"):
                 return function()
@@ -175,8 +175,8 @@ def _declared(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The attributes of its kind's protocol with their values, and which of them depend on parameters.
 
-    The latter, such as the conditions that an objective reads, are read from a built component.  After the
-    protocol's come those traits that have another value than by default.
+    Attributes that depend on parameters, such as the conditions that an objective reads, are read
+    from a built component. Traits with another value than the default follow those of the protocol.
     """
     wanted = protocol(spec.kind)
     names = [*inspect.get_annotations(wanted)]

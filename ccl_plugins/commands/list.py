@@ -1,4 +1,4 @@
-"""``ccl list``: the components on offer."""
+"""``ccl list``: the available components."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ccl_plugins.kinds import registry
 
 
 class List:
-    """List the components on offer."""
+    """List the available components."""
 
     example = "ccl list kernel"
 
@@ -25,7 +25,7 @@ class List:
 
 
 def listing(registry: engine.Registry, kind: str | None = None) -> TextTable:
-    """The components on offer, with failed and disabled plug-ins below; no component is imported."""
+    """The available components, with failed and disabled plug-ins below; no component is imported."""
     sources = engine.Sources()
     rows = [
         {
@@ -46,12 +46,12 @@ def listing(registry: engine.Registry, kind: str | None = None) -> TextTable:
         elif plugin.state == "disabled":
             notes.append(f"{plugin.name} {plugin.version} is disabled")
     for remnant in registry.remnants:
-        notes.append(f"{remnant.folder} is no plug-in: {remnant.reason}  (ccl doctor)")
+        notes.append(f"{remnant.folder} is not a plug-in: {remnant.reason} (ccl doctor)")
     return TextTable(rows, notes)
 
 
 def rivals(registry: engine.Registry, spec: engine.ComponentSpec) -> list[str]:
-    """The plug-ins with a component of the same name, where the bare name does not mean this one."""
+    """The other plug-ins with a component of this name, if the bare name is ambiguous."""
     if registry.short_name(spec) == spec.name:
         return []
     same = registry.named(spec.name, spec.kind)

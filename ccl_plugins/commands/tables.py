@@ -16,7 +16,7 @@ class TextTable(list[dict[str, Any]]):
     Args:
         rows: The rows.
         notes: Lines printed below the table.
-        columns: What is printed of a row, if not all; JSON has the whole row.
+        columns: The printed columns, if not all; JSON has the whole row.
 
     ``markdown()`` and ``latex()`` have the same cells as ``str()``.
     """
@@ -70,7 +70,7 @@ class TextTable(list[dict[str, Any]]):
         return json.dumps(self, indent=2)
 
     def markdown(self) -> str:
-        """The table as GitHub and most others read it, with the notes as paragraphs below."""
+        """The table in Markdown as on GitHub, with the notes as paragraphs below."""
         notes = [_markdown(note) for note in self.notes if note]
         if not self:
             return "\n\n".join(["(none)", *notes])
@@ -95,13 +95,13 @@ class TextTable(list[dict[str, Any]]):
         return str(self) if format == "text" else str(getattr(self, format)())
 
     def _numbers(self) -> list[bool]:
-        """Whether each column has numbers alone, with their deviations and intervals."""
+        """Whether each column holds only numbers, with their deviations and intervals."""
         columns = zip(*self._cells[1:], strict=True)
         return [all(re.match(r"[-+]?\d|$", cell) for cell in column) for column in columns]
 
 
 def _markdown(text: str) -> str:
-    """A text in which nothing is a mark of Markdown, of a table's cells or of HTML."""
+    """A text with all marks of Markdown, of table cells and of HTML escaped."""
     return re.sub(r"([\\`*_\[\]<>&|~$])", r"\\\1", text)
 
 
@@ -121,7 +121,7 @@ _IN_LATEX = {
 
 
 def _latex(text: str) -> str:
-    """A text in which nothing is a command of LaTeX; the minus of a number is one."""
+    """A text with all commands of LaTeX escaped; a number's minus becomes LaTeX's."""
     escaped = "".join(_IN_LATEX.get(mark, mark) for mark in text)
     return re.sub(r"(?<![\w.-])-(?=\d)", "$-$", escaped)
 

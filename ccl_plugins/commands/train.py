@@ -44,8 +44,8 @@ class Job:
     Args:
         file: The file.
         folder: The folder of its run.
-        settings: Settings of ``[fit]`` in place of the file's.
-        changes: Other values in place of the file's.
+        settings: Settings of ``[fit]`` that replace the file's.
+        changes: Other values that replace the file's.
     """
 
     file: str
@@ -85,14 +85,14 @@ class Train:
         parser.add_argument(
             "--launcher",
             choices=("local", "slurm"),
-            help="train each file in a job, which begins again where it was stopped",
+            help="train each file in a job, which resumes after it was stopped",
         )
         parser.add_argument(
             "--slurm",
             action="append",
             default=[],
             metavar="KEY=VALUE",
-            help="an option of submitit for jobs, as timeout_min=600; may be repeated",
+            help="an option of submitit for jobs, such as timeout_min=600; may be repeated",
         )
         _add_settings(parser)
 
@@ -149,8 +149,8 @@ class Train:
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add an option for each setting of training that is no component."""
-    group = parser.add_argument_group("settings of training, in place of those in the file")
+    """Add an option for each setting of training that is not a component."""
+    group = parser.add_argument_group("settings of training, which replace those in the file")
     documented = docstrings.arguments(FitSettings.__doc__ or "")
     for setting in PLAIN:
         read = setting.metadata["read"]
@@ -169,7 +169,7 @@ def _warnings_of(job: Job, jobs: Sequence[Job]) -> AbstractContextManager[None]:
 def _submit(jobs: Sequence[Job], ready: Sequence[Checked], options: argparse.Namespace) -> int:
     """Submit each run as a job; on this machine, wait for them.
 
-    A job trains the file as it is now, with its overrides.
+    A job trains the present content of the file, with its overrides.
     """
     from ccl_plugins.experiments.configuration import parse
     from ccl_plugins.experiments.jobs import Training, submit
@@ -204,7 +204,7 @@ def _submit(jobs: Sequence[Job], ready: Sequence[Checked], options: argparse.Nam
 
 
 def _jobs(options: argparse.Namespace) -> list[Job]:
-    """What is to be trained: each file, with each seed."""
+    """The jobs: each file, with each seed."""
     from ccl_plugins.experiments.configuration import parse
 
     given = {setting.name: getattr(options, setting.name) for setting in PLAIN}
@@ -215,7 +215,7 @@ def _jobs(options: argparse.Namespace) -> list[Job]:
         if keys[0] == "fit" and keys[1:2] and keys[1] in named:
             raise Mistake(f"--set {'.'.join(keys)} and the option for {keys[1]}: give one of them")
     if options.seeds and "seed" in settings:
-        raise Mistake("--seed is one seed, and --seeds are several: give one of them")
+        raise Mistake("--seed is one seed and --seeds are several: give only one of these options")
     jobs = []
     for name, file in zip(_names(options.files), options.files, strict=True):
         for seed in options.seeds or [None]:
@@ -241,7 +241,7 @@ def _seeds(text: str) -> list[int]:
 
 
 def _names(files: Sequence[str]) -> list[str]:
-    """The name of each file's run: the file's, with the folders that it takes to tell them apart."""
+    """The name of each file's run: the file's name, with as many folders as make it unique."""
     parts = [Path(os.path.abspath(file)).with_suffix("").parts for file in files]
     lengths = [1] * len(files)
     while True:
@@ -259,7 +259,7 @@ def _checked(jobs: Sequence[Job], options: argparse.Namespace) -> list[Checked]:
     """The pipelines of all jobs, checked before the first is trained, which may take hours.
 
     Raises:
-        Mistake: For the last file with a mistake; a line for each other is printed.
+        Mistake: For the last file with a mistake; for each other mistake a line is printed.
     """
     from ccl_plugins.experiments.pipeline import Pipeline
     from ccl_plugins.experiments.train import check_installed, check_run, prepare, rehearse

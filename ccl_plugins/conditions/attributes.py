@@ -24,8 +24,9 @@ class Attributes:
     """Binary attributes of each sample, or classes of samples with equal attributes.
 
     Without ``k``, all attributes side by side: a multi-label condition.  With ``k``, samples that agree on
-    the k attributes of highest entropy form a class; ties in entropy go by column order.  A discrete
-    attribute becomes one binary attribute per value; with ``k``, one of two values becomes one in all.
+    the k attributes of highest entropy form a class; ties in entropy go by column order. A discrete
+    attribute becomes one binary attribute per value; with ``k``, an attribute of two values becomes
+    a single one.
 
     Attributes come from the data set's metadata, a table in a file, or an array.
 
@@ -33,17 +34,17 @@ class Attributes:
         N samples -> (N, A) of 0 and 1; with ``k`` (N,) class ids
 
     Args:
-        columns: Which attributes, in this order; None: all in the file or array.
+        columns: The attributes to use, in this order; None: all in the file or array.
         file: A CSV, Parquet, ``.npy`` or ``.safetensors`` file to read instead of the metadata.
         key: The column of a table that names the sample, matched with the data set's column of the same
             name; samples without a row are missing.  None: row i is sample i.
         array: (N, A) numbers to use instead of the metadata.
-        k: How many attributes decide the class; ``"auto"``: where I(Z;T) and -H(Z|T) cross, each scaled
-            to 0 to 1 over all k.
+        k: The number of attributes that decide the class; ``"auto"``: the k where I(Z;T) and
+            -H(Z|T) cross, each scaled to 0 to 1 over all k.
         target: T, the metadata column of class ids that ``k="auto"`` reads.
-        missing: What to do with samples that lack an attribute (-1, NaN, an empty cell; with ``k``, one
-            of the k): ``"error"``, ``"own"`` (with ``k`` only), ``"ignore"`` or ``"drop"`` (see
-            `ccl_plugins.conditions.Column`).
+        missing: What to do with samples that lack an attribute (-1, NaN, an empty cell; with ``k``,
+            only the k attributes count): ``"error"``, ``"own"`` (with ``k`` only), ``"ignore"`` or
+            ``"drop"`` (see `ccl_plugins.conditions.Column`).
 
     Raises:
         ValueError: For two sources at once; for a ``k`` above the number of attributes, and tables that
@@ -126,9 +127,9 @@ def _binary_columns(
 ) -> dict[str, Tensor]:
     """Discrete attributes as 0/1 columns (N,) float32, NaN where a value is missing.
 
-    Columns of 0 and 1 stay; others become one column per value, ``name=value``, and unless ``both``, of two
-    values one column.  A column of vectors (N, c) counts as c columns, ``name[i]``.  ``vocabulary`` has the
-    words of columns of class ids.
+    Columns of 0 and 1 stay. Other columns become one column per value, ``name=value``; unless
+    ``both``, a column of two values becomes one. A column of vectors (N, c) counts as c columns,
+    ``name[i]``. ``vocabulary`` has the words of columns of class ids.
     """
     columns: dict[str, Tensor] = {}
     for name, values in attributes.items():
@@ -152,8 +153,8 @@ def _one_per_value(
     if len(fractional):
         row = int(fractional[0])
         raise ValueError(
-            f"attribute {name!r} has {column[row].item():g} in sample {row} (from 0): attributes are"
-            " discrete; take condition column or clusters for real numbers"
+            f"attribute {name!r} has {column[row].item():g} in sample {row} (from 0): attributes "
+            "are discrete; take the condition column or clusters for real numbers"
         )
     values = column[~missing].unique().long().tolist()
     nan = torch.where(missing, torch.nan, 0.0)
@@ -173,7 +174,7 @@ def _by_entropy(columns: Tensor) -> Tensor:
 
 
 def _choose_k(columns: Tensor, target: Tensor) -> int:
-    """How many of the (N, A) columns, of falling entropy, to cluster by; target (N,) has -1 for none."""
+    """The k of ``"auto"`` for (N, A) columns in order of falling entropy; target (N,) has -1 for none."""
     candidates = []
     for ids in _equal_values(columns):
         valid = (ids >= 0) & (target >= 0)
@@ -186,7 +187,7 @@ def _choose_k(columns: Tensor, target: Tensor) -> int:
 
 
 def _equal_values(columns: Tensor) -> Iterator[Tensor]:
-    """Class ids (N,) of equal values in the first column, the first two, ...; -1 from a missing one on."""
+    """Class ids (N,) of equal values in the first column, the first two, ...; -1 after a missing value."""
     ids = torch.zeros(len(columns), dtype=torch.long)
     for column in columns.T:
         values = torch.unique(column.nan_to_num(), return_inverse=True)[1]

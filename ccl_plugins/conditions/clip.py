@@ -54,9 +54,9 @@ class CLIP(Encoder):
     ) -> None:
         if "clip" not in name or "_ft_" in name:
             raise ValueError(
-                f"{name!r} is no CLIP tower with the weights of its training on images and texts: take one"
-                " of timm.list_models('*clip*', pretrained=True) without '_ft_' in its name, or the"
-                " condition encoder, which takes any model"
+                f"{name!r} is not a CLIP tower with its weights from images and texts: take one of "
+                "timm.list_models('*clip*', pretrained=True) without '_ft_' in its name, or the "
+                "condition encoder, which takes any model"
             )
         super().__init__(
             name if file is None else None,

@@ -24,14 +24,15 @@ from ccl_plugins.protocols import (
 )
 
 FITS = "fits"
-"""The extra that counts the fits, which the next fit reads: the condition itself has no state."""
+"""The extra that counts the fits, for the next fit; the condition itself has no state."""
 
 
 class Clusters:
     """The k-means cluster of each sample.
 
-    The model's own embeddings, or keys, are clustered again before every epoch, from the last centroids on;
-    another condition is clustered once.  With several k, every sample has one class id for each.
+    The model's own embeddings, or keys, are clustered again before every epoch, starting from the
+    last centroids; another condition is clustered once. With several k, every sample has one class
+    id for each.
 
     Shape:
         N samples -> (N,) class ids; for several k (N, number of k)
@@ -45,20 +46,20 @@ class Clusters:
         k: The number of clusters, 2 to 2^20; or several such numbers, one column each in this order, so
             that an ascending list goes from coarse to fine.  Each k is clustered by itself: a fine cluster
             need not lie inside a coarse one.
-        of: ``"embedding"``: the model's projections on the unit sphere, un-augmented; ``"key"``: those of
-            the momentum encoder, under a method that has one; or a condition of numbers, such as ``clip``,
-            ``attributes`` or a continuous ``column``.
+        of: ``"embedding"``: the model's projections of un-augmented images, on the unit sphere;
+            ``"key"``: the momentum encoder's, if the method has one; or a condition of numbers,
+            such as ``clip``, ``attributes`` or a continuous ``column``.
         warmup: Epochs before the first clustering, in which every sample is a class of its own.
         warm_start: Start from the centroids of the epoch before, instead of from ``restarts`` random ones.
         iterations: The most Lloyd steps.
         restarts: Random starts; the best is kept.
-        seed: Of the random starts.
-        backend: ``"auto"``: faiss where it is installed, else scikit-learn.
-        samples: The most samples on which centroids are found, drawn with ``seed``; all get the cluster of
-            the nearest, embeddings on all processes.  None: all; a few hundred for each cluster are as
-            good.
+        seed: Seed of the random starts.
+        backend: ``"auto"``: faiss if it is installed, else scikit-learn.
+        samples: The most samples from which centroids are found, drawn with ``seed``. Every sample
+            then gets its nearest cluster; embeddings do this on all processes. None: all samples; a
+            few hundred for each cluster suffice.
         every: Epochs from one clustering of the embeddings to the next.
-        gpu: Whether faiss computes on GPUs; ``"auto"``: where faiss has them.
+        gpu: Whether faiss computes on GPUs; ``"auto"``: if faiss sees GPUs.
 
     Raises:
         ValueError: For a number out of range, a condition of class ids, or one that changes in every step;
@@ -114,12 +115,12 @@ class Clusters:
 
     @property
     def refresh(self) -> Refresh:
-        """``"epoch"`` for embeddings, else the other condition's."""
+        """``"epoch"`` for embeddings, else the refresh of the other condition."""
         return "epoch" if isinstance(self.of, str) else self.of.refresh
 
     @property
     def reads_embeddings(self) -> ReadsEmbeddings:
-        """Whether it, or the condition that it clusters, reads the model's embeddings or keys."""
+        """Whether the condition, or the one that it clusters, reads the model's embeddings or keys."""
         if isinstance(self.of, str):
             return "key" if self.of == "key" else True
         declared: ReadsEmbeddings = trait(self.of, "reads_embeddings")
@@ -132,7 +133,7 @@ class Clusters:
 
     @property
     def missing(self) -> Missing:
-        """The other condition's policy for samples without a value."""
+        """The ``missing`` of the other condition."""
         policy: Missing = trait(self.of, "missing")
         return policy
 
@@ -180,8 +181,8 @@ def _check_clusterable(of: Condition, warmup: int) -> None:
         )
     if isinstance(of.value_type, Mapping):
         raise ValueError(
-            f"{name} gives the variables {', '.join(of.value_type)}, and clusters are of one: give it a"
-            " condition of one variable"
+            f"{name} gives the variables {', '.join(of.value_type)}, but clusters are made of one: "
+            "give it a condition of one variable"
         )
     if of.value_type == "categorical":
         raise ValueError(f"{name} has class ids, which are clusters already: use it as it is")

@@ -16,7 +16,7 @@ from ccl_plugins.metadata.variable import Variable, check_policy
 from ccl_plugins.protocols import VALUE_TYPES, Dataset, Embedder, Missing, Refresh, Table, ValueType
 
 MANY = 20
-"""Different whole numbers above which they may be no classes."""
+"""A column with more different whole numbers than this may not hold classes."""
 
 
 class Column:
@@ -29,8 +29,8 @@ class Column:
         name: The column.
         standardize: Whether to scale each entry of a continuous column to mean 0 and standard deviation 1
             over the training set; a constant entry becomes 0.
-        value_type: What the column holds; None reads it from the data set's schema, which takes whole
-            numbers for class ids: of more than 20 different ones a warning says so.
+        value_type: What the column holds; None reads it from the data set's schema, which takes
+            whole numbers as class ids, with a warning if there are more than 20 different ones.
         missing: What to do with samples without a value (-1, NaN, an empty word): ``"error"``,
             ``"own"`` (a positive of its own views only), ``"ignore"`` (left out of the objectives that
             read this condition) or ``"drop"`` (left out of training).
@@ -57,8 +57,8 @@ class Column:
         if value_type is None:
             if dataset is None:
                 raise ValueError(
-                    f"without a data set the value type of column {name!r} is not known: give"
-                    f" value_type=, one of {', '.join(map(repr, VALUE_TYPES))}"
+                    f"without a data set, the value type of column {name!r} is unknown: give "
+                    f"value_type=, one of {', '.join(map(repr, VALUE_TYPES))}"
                 )
             value_type = choose(dataset.schema(), [name], "the data set")[name]
         one_of("value_type", value_type, VALUE_TYPES)
@@ -90,14 +90,14 @@ class Column:
         return torch.from_numpy(StandardScaler().fit_transform(rows)).float().reshape(values.shape)
 
     def _warn_of_numbers(self, values: Tensor, vocabulary: Mapping[str, Any]) -> None:
-        """Warn of whole numbers taken for class ids that may be numbers, as ages are."""
+        """Warn of whole numbers that are taken as class ids but may be numbers, such as ages."""
         if values.is_floating_point() or values.ndim != 1 or self.name in ("label", *vocabulary):
             return
         count = len(values[values >= 0].unique())
         if count > MANY:
             warnings.warn(
-                f"column {self.name!r} has {count} different whole numbers, which are taken for class ids"
-                ' without an order: value_type = "continuous" of the condition makes numbers of them,'
-                ' "categorical" says that they are classes',
+                f"column {self.name!r} has {count} different whole numbers, which are taken as class ids"
+                ' without an order: set value_type = "continuous" of the condition if they are'
+                ' numbers, "categorical" if they are classes',
                 stacklevel=3,
             )

@@ -14,15 +14,15 @@ from ccl_plugins.protocols import Embedded, Refresh, ValueType
 class Embedding:
     """The model's own embedding of each view, without gradient, computed in every batch.
 
-    Projections and keys are L2-normalized, whatever the objective reads.
+    Projections and keys are always L2-normalized, even if the objective reads raw embeddings.
 
     Shape:
         a batch of u views -> (u, n, c)
 
     Args:
         of: ``"projection"``: the head's output, which objectives compare (the paper's z = g(x));
-            ``"backbone"``: the features before the head (the released code's), of the first image for views
-            of other modalities; ``"key"``: the momentum encoder's keys.
+            ``"backbone"``: the features before the head (as in the released code); views of other
+            modalities get the features of the first image. ``"key"``: the momentum encoder's keys.
 
     Raises:
         ValueError: For another value of ``of``, and for ``"key"`` under a method without keys.

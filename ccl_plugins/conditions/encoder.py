@@ -27,14 +27,15 @@ from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 class Encoder:
     """Features of each image by a frozen model of timm, or from a file.
 
-    They are extracted once, from un-augmented images prepared as timm evaluates the model, and kept on the
-    disk for later runs with the same model, weights, preparation and images.
+    Features are extracted once, from un-augmented images that are prepared as in timm's evaluation
+    of the model. They are kept on disk for later runs with the same model, weights, preparation and
+    images.
 
     Shape:
         N samples -> (N, f)
 
     Args:
-        name: As in ``timm.list_models()``, with or without a tag of weights.
+        name: A name of ``timm.list_models()``, with or without a tag of weights.
         pretrained: Download timm's weights for it.
         checkpoint_path: A file of weights, loaded last.
         head: Keep the model's last layer: a classifier, or a CLIP tower's projection.
@@ -42,12 +43,11 @@ class Encoder:
         image_size: Height and width that images are resized to, in pixels; None: the model's own.
         options: Further arguments of the model.
         file: Features, (N, f), to use instead of a model: ``.npy``, ``.safetensors`` or ``.parquet``.
-        key: For ``.parquet``, the column that names the sample, as the data set's column of the same
-            name does; None: row i is sample i.
+        key: For ``.parquet``, the column that names the sample, matched with the data set's column
+            of the same name; None: row i is sample i.
         missing: What to do with samples without features in the file: ``"error"``, ``"ignore"`` or
             ``"drop"`` (see `ccl_plugins.conditions.Column`).
-        cache: The folder where extracted features are kept; None: ``$CCL_CACHE``, else the user's
-            cache.
+        cache: The folder for extracted features; None: ``$CCL_CACHE``, else the user's cache.
         batch_size: Images per forward pass.
         workers: Processes that prepare images.
         device: Where the model runs; None: an accelerator if there is one.
@@ -152,16 +152,18 @@ class Encoder:
 
 
 def _read_features(path: Path, key: str | None, split: Any) -> Tensor:
-    """Features (N, f) of a split's samples, NaN for those that a table does not name."""
+    """Features (N, f) of a split's samples, NaN for samples that a table lacks."""
     if path.suffix not in (".npy", ".safetensors", ".parquet"):
         raise ValueError(
-            f"a file of features ends in .npy, .safetensors or .parquet, not as {path.name!r}"
+            "a file of features must end in .npy, .safetensors or .parquet, not be named "
+            f"{path.name!r}"
         )
     if path.suffix == ".parquet":
         encoded = encode(read_rows(path, key, split))
         for name in encoded.vocabulary:
             raise ValueError(
-                f"{path}: column {name!r} holds words; features are numbers, or give key="
+                f"{path}: column {name!r} holds words, but features are numbers; if it names the "
+                "samples, give key="
             )
         # Whole numbers are taken for class ids, whose missing ones are -1.
         numbers = [
@@ -170,7 +172,7 @@ def _read_features(path: Path, key: str | None, split: Any) -> Tensor:
         ]
         return torch.cat([column.reshape(len(split), -1) for column in numbers], 1)
     if key is not None:
-        raise ValueError(f"key={key!r} names a column of a table, and {path} is no table")
+        raise ValueError(f"key={key!r} names a column of a table, but {path} is not a table")
     features = read_array(path)
     if path.suffix == ".safetensors":
         require_images(path, split)

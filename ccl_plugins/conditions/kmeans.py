@@ -40,27 +40,28 @@ def kmeans(
         start: (k, d) centroids to start from, once, in place of random ones.
         iterations: The most Lloyd steps.
         restarts: Random starts; the one with the least sum of squared distances is kept.
-        seed: Of the random starts.
-        backend: ``"auto"``: faiss where it is installed, else scikit-learn.
-        samples: The most points on which centroids are found, drawn with ``seed``; None: all of them.
+        seed: Seed of the random starts.
+        backend: ``"auto"``: faiss if it is installed, else scikit-learn.
+        samples: The most points from which centroids are found, drawn with ``seed``; None: all
+            points.
         gpu: Whether faiss computes on GPUs; ``"auto"``: if it can.
-        assign: Gives the ids (n,) of the nearest of some centroids to all points, if centroids are found on
-            some of them; None: `nearest`.
+        assign: Returns each point's nearest centroid, ids (n,), if centroids were found from some
+            of the points; None: `nearest`.
 
     Raises:
-        ValueError: For more clusters than points, points that are not finite, and for ``gpu=True`` and a
-            faiss that sees no GPU.
-        ImportError: For faiss, where it is not installed.
+        ValueError: For more clusters than points, points that are not finite, and ``gpu=True`` with
+            a faiss that sees no GPU.
+        ImportError: For faiss, if it is not installed.
 
     Warns:
-        UserWarning: If clusters stay empty, since fewer points than clusters differ.
+        UserWarning: If clusters stay empty, because there are fewer different points than clusters.
     """
     if k > len(x):
         raise ValueError(f"k={k} clusters cannot be made of {len(x)} samples")
     finite = torch.cat([x[rows].isfinite().all(1) for rows in blocks(x)])
     if not finite.all():
         row = int((~finite).nonzero()[0])
-        raise ValueError(f"k-means needs finite numbers, and row {row} (from 0) is not")
+        raise ValueError(f"k-means needs finite numbers, but row {row} (from 0) has others")
     x = x.detach().float().cpu()
     given = x
     if samples is not None and len(x) > samples:
@@ -90,7 +91,7 @@ def cluster_spread(x: Tensor, ids: Tensor, centroids: Tensor) -> tuple[Tensor, T
 
     Args:
         x: (n, d) points.
-        ids: (n,) the cluster of each.
+        ids: (n,) the cluster of each point.
         centroids: (k, d).
     """
     x = x.detach().float().cpu()
@@ -137,7 +138,8 @@ def _use_gpu(gpu: bool | Literal["auto"]) -> bool:
     some = faiss.get_num_gpus() > 0
     if gpu is True and not some:
         raise ValueError(
-            "gpu=True, and this faiss sees no GPU: faiss-gpu has them; gpu='auto' uses those that it sees"
+            "gpu=True, but this faiss sees no GPU: install faiss-gpu, or take gpu='auto', which "
+            "uses the GPUs that faiss sees"
         )
     return some and gpu is not False
 

@@ -12,8 +12,9 @@ from ccl_plugins.protocols import Embedder, ReadsEmbeddings, Refresh, Table, Val
 class Original:
     """The backbone's own features of each image before the first step.
 
-    They are of un-augmented images, prepared as the run's transform says, by the network that the run
-    begins with, pretrained or not.  They are computed once, and a resumed run goes on with the same.
+    The network that the run begins with, pretrained or not, computes them from un-augmented images,
+    which the run's transform prepares. They are computed once; a resumed run uses the same
+    features.
 
     Shape:
         N samples -> (N, f)

@@ -47,7 +47,7 @@ class Saved:
         return value_type == "categorical" and len(shape) > 1
 
     def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Table:
-        """The saved table, if it is of this data set."""
+        """The saved table, if it belongs to this data set."""
         table, _ = fitted.load_table(self.file)
         require_rows(len(table.values) if table.values.ndim else 1, split, str(self.file))
         require_images(self.file, split)

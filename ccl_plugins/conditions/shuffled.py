@@ -23,11 +23,11 @@ from ccl_plugins.protocols import (
 class Shuffled:
     """Another condition, whose values are given to the samples in a random order.
 
-    A control: every value occurs as often as before, but says nothing about its image.  If a run reaches
-    the same result with the shuffled condition, the condition is not the cause of that result.
+    This is a control: every value occurs as often as before, but is independent of the image. If a
+    run reaches the same result with the shuffled condition, the condition is not the cause of that
+    result.
 
-    Shape:
-        N samples -> as the other condition
+    Shape: N samples -> the shape of the other condition
 
     Args:
         of: The condition.
@@ -46,7 +46,8 @@ class Shuffled:
             raise ValueError(f"{name} is computed in every step and has no rows to shuffle")
         if isinstance(of.value_type, Mapping):
             raise ValueError(
-                f"{name} gives the variables {', '.join(of.value_type)}: shuffle a condition of one"
+                f"{name} gives the variables {', '.join(of.value_type)}: shuffle a condition of "
+                "one variable"
             )
         self.of = of
         self.seed = whole("seed", seed, 0)

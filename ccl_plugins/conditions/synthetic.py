@@ -20,14 +20,15 @@ Family = Literal["mutual", "conditional", "entropy"]
 class Synthetic:
     """Clusters Z made from the labels T, with a chosen I(Z;T) and H(Z|T).
 
-    A family is named after what it keeps fixed:
+    A family is named after the quantity that it keeps fixed:
 
     - ``"mutual"``: I(Z;T) = H(T).  Each class is split: at level 0 into its samples (Z is the
       instance); at each further level, ``branch`` neighboring clusters merge, until Z = T.
     - ``"conditional"``: H(Z|T) = 0.  Classes are merged: at level 0, Z = T; at each further level,
       ``branch`` neighboring clusters merge, until one is left.
-    - ``"entropy"``: H(Z), which is that of ``"mutual"`` at the same level.  The samples of ``mixed``
-      classes exchange their clusters at random, so that I(Z;T) falls and H(Z|T) rises with ``mixed``.
+    - ``"entropy"``: H(Z), equal to that of ``"mutual"`` at the same level. The samples of ``mixed``
+      classes exchange their clusters at random, so that I(Z;T) falls and H(Z|T) rises with
+      ``mixed``.
 
     Neighbors are drawn at random.
 
@@ -35,11 +36,14 @@ class Synthetic:
         N samples -> (N,) class ids
 
     Args:
-        family: What is kept fixed.
-        level: From 0, the finest; a class of few samples is one cluster earlier than others.
-        mixed: For ``"entropy"``, how many classes are mixed, from 0 (then it is ``"mutual"``) to all.
-        branch: How many clusters merge from one level to the next, 2 or more.
-        seed: Of the random choices; with 0 the first two families are those of the released code.
+        family: The quantity that is kept fixed.
+        level: The level, from 0, the finest; a class of few samples becomes one cluster earlier
+            than others.
+        mixed: For ``"entropy"``, the number of mixed classes, from 0 (the same as ``"mutual"``) to
+            all.
+        branch: The number of clusters that merge from one level to the next, 2 or more.
+        seed: Seed of the random choices; with 0 the first two families are those of the released
+            code.
         column: The metadata column of T, class ids.
         missing: What to do with samples without a label: ``"error"``, ``"own"``, ``"ignore"`` or
             ``"drop"`` (see `ccl_plugins.conditions.Column`).
@@ -70,7 +74,7 @@ class Synthetic:
         one_of("family", family, get_args(Family))
         if (mixed is None) == (family == "entropy"):
             raise ValueError(
-                f"mixed= is a number of classes for family 'entropy' and no other, not {mixed!r}"
+                f"mixed= is a number of classes, and only for family 'entropy', not {mixed!r}"
             )
         self.family = family
         self.level = whole("level", level, 0)

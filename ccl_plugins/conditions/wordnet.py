@@ -21,7 +21,7 @@ from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 SHIPPED = "imagenet1k"
 NOUNS = "data.noun"
 HYPERNYMS = ("@", "@i")
-"""WordNet's pointers from a noun to the kinds that it belongs to, and from an instance to its class."""
+"""WordNet's pointers from a noun to its hypernyms, and from an instance to its class."""
 
 Lineage = tuple[str, ...]
 """The nodes from a root, which is level 1, down to a class."""
@@ -46,19 +46,19 @@ class WordNet:
         source: ``"imagenet1k"``: WordNet 3.0 above the 1,000 ImageNet classes, which is part of this
             package; a folder with WordNet's ``data.noun``; or a ``.csv`` or ``.parquet`` table of edges
             with the columns ``parent`` and ``child``.
-        column: The metadata column of classes: words that are nodes of the hierarchy (synsets as
-            ``n01440764``), or class ids.
-        classes: The node of each class id; words have the ids of their sorted order, as everywhere.
+        column: The metadata column of classes: words that are nodes of the hierarchy (synsets such
+            as ``n01440764``), or class ids.
+        classes: The node of each class id; words have ids in sorted order, as in every column.
             ``"imagenet1k"``: the 1,000 ImageNet classes in their usual order.
         parents: What to do with a class that has several paths to a root: ``"prune"`` keeps each node's
             edge to the parent that is listed first; ``"drop"`` leaves the class out, as the released code
             does; ``"error"`` refuses it.
-        missing: What to do with samples without a class (-1, an empty word), and with those of classes
-            that are left out; None: ``"drop"`` if ``parents="drop"``, else ``"error"``.
+        missing: What to do with samples without a class (-1, an empty word), and with samples of
+            classes that are left out; None: ``"drop"`` if ``parents="drop"``, else ``"error"``.
 
     Raises:
-        ValueError: For a level that is below 1 or deeper than the tree, a class that is not in the
-            hierarchy, and edges in a circle, naming them.
+        ValueError: For a level below 1 or deeper than the tree, a class that is not in the
+            hierarchy, and edges in a circle; the message names them.
 
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), appendix B.1;
@@ -129,16 +129,16 @@ class WordNet:
         if words is not None and (isinstance(self.classes, str) or len(words) != len(classes)):
             listed = ", ".join(words[:20]) + (", ..." if len(words) > 20 else "")
             raise ValueError(
-                f"classes= has {len(classes)} nodes, and column {self.column!r} {len(words)} words: give"
-                f" one for each of {listed}, in this order"
+                f"classes= has {len(classes)} nodes, but column {self.column!r} has {len(words)} "
+                f"words: give one node for each of {listed}, in this order"
             )
         values = choose(split.metadata, [self.column], "the data set")[self.column]
         names: list[str | None] = []
         for row, value in enumerate(values.tolist() if isinstance(values, Tensor) else values):
             if not isinstance(value, int) or value >= len(classes):
                 raise ValueError(
-                    f"column {self.column!r} has {value!r} in row {row} (from 0), and there are"
-                    f" {len(classes)} classes: ids from 0 to {len(classes) - 1} are right"
+                    f"column {self.column!r} has {value!r} in row {row} (from 0), but there are "
+                    f"{len(classes)} classes: ids must be from 0 to {len(classes) - 1}"
                 )
             names.append(classes[value] if value >= 0 else None)
         return names
@@ -162,8 +162,8 @@ class WordNet:
             name, (one, other, *_) = next(iter(several.items()))
             raise ValueError(
                 f"{len(several)} of {len(classes)} classes have several paths to a root; {name!r} has"
-                f" {' > '.join(one)} and {' > '.join(other)}: parents='prune' keeps first parents,"
-                " 'drop' leaves such classes out"
+                f" {' > '.join(one)} and {' > '.join(other)}: parents='prune' keeps the first "
+                "parents, 'drop' leaves such classes out"
             )
         return {name: its_paths[0] for name, its_paths in paths.items() if name not in several}
 
@@ -174,7 +174,7 @@ class WordNet:
         names: Sequence[str | None],
         parents: Parents,
     ) -> str:
-        """The message for classes that are no nodes of the hierarchy."""
+        """The message for classes that are not nodes of the hierarchy."""
         name = unknown[0]
         place = f"row {names.index(name)}, from 0, of the column {self.column!r}"
         given = () if self.classes is None or isinstance(self.classes, str) else [*self.classes]
@@ -186,7 +186,8 @@ class WordNet:
         means = f"did you mean {', '.join(map(repr, dict.fromkeys(near)))}? " if near else ""
         example = next(iter(parents), "none")
         return (
-            f"{len(unknown)} of {len(classes)} classes are no nodes of source={self.source!r}; the first"
+            f"{len(unknown)} of {len(classes)} classes are not nodes of source={self.source!r}; "
+            "the first"
             f" is {name!r} ({place}): {means}its nodes are written as {example!r}; give"
             " classes=[...], the node of each class id (words have the ids of their sorted order), or"
             " another source=: a folder with WordNet's"
@@ -195,7 +196,7 @@ class WordNet:
 
 
 def lineages(parents: Parents, node: str, below: Lineage = ()) -> Iterator[Lineage]:
-    """All paths from a root to a node, the one along first parents first.
+    """All paths from a root to a node; the path along first parents comes first.
 
     Args:
         parents: The hierarchy.
@@ -216,11 +217,11 @@ def lineages(parents: Parents, node: str, below: Lineage = ()) -> Iterator[Linea
 
 
 def read_hierarchy(source: str) -> Parents:
-    """The hierarchy of a ``source`` of `WordNet`; nodes that are named only as parents are roots.
+    """The hierarchy of a ``source`` of `WordNet`; nodes that occur only as parents are roots.
 
     Raises:
         FileNotFoundError: If there is no such file or folder.
-        ValueError: If it holds no hierarchy, naming the row.
+        ValueError: If it holds no hierarchy; the message names the row.
     """
     path = Path(source).expanduser()
     if source == SHIPPED:
@@ -241,17 +242,17 @@ def read_hierarchy(source: str) -> Parents:
 
 
 def read_nouns(folder: Path) -> Parents:
-    """The hypernyms of each noun synset of a WordNet database, in its order; synsets as ``n01440764``.
+    """The hypernyms of each noun synset of a WordNet database, in file order; ids are like ``n01440764``.
 
     Raises:
         FileNotFoundError: If the folder has no ``data.noun``.
-        ValueError: For a line of another format, naming it.
+        ValueError: For a line of another format; the message quotes the line.
     """
     path = folder / NOUNS
     if not path.is_file():
         raise FileNotFoundError(
-            f"source={str(folder)!r} is no WordNet database: there is no {NOUNS} in it; Debian's package"
-            " wordnet-base has it in /usr/share/wordnet"
+            f"source={str(folder)!r} is not a WordNet database: it has no {NOUNS}; Debian's "
+            "package wordnet-base installs one in /usr/share/wordnet"
         )
     hypernyms = {}
     with reading(path, "list of synsets"), path.open(encoding="utf-8") as file:
@@ -262,7 +263,7 @@ def read_nouns(folder: Path) -> Parents:
                 synset, above = _parse(line)
             except (IndexError, ValueError) as error:
                 raise ValueError(
-                    f"{path}, line {number} is no synset: {line[:60]!r}; one begins as"
+                    f"{path}, line {number} is not a synset: {line[:60]!r}; a synset begins like"
                     " '01440764 05 n 01 tench 0 001 @ ...', and its id is 'n01440764'"
                 ) from error
             hypernyms[synset] = above

@@ -15,10 +15,10 @@ from ccl_plugins.metadata.groups import sample_groups
 
 
 class OfOthers(data.Dataset[Any]):
-    """Samples that are made of others, several in one call where those are read so.
+    """Samples that are made of other samples, in one call for several if those support this.
 
     Args:
-        samples: The others; has a length and gives one for an index.
+        samples: The other samples; has a length and returns a sample for an index.
     """
 
     def __init__(self, samples: Any) -> None:
@@ -39,7 +39,7 @@ class OfOthers(data.Dataset[Any]):
         return [self._made(index, each) for index, each in zip(indices, read, strict=True)]
 
     def _made(self, index: int, sample: Any) -> Any:
-        """What is made of a sample of the others."""
+        """The sample that is made of one of the others."""
         raise NotImplementedError
 
 
@@ -47,22 +47,23 @@ class Annotated(OfOthers):
     """Samples with a table of metadata.
 
     Args:
-        samples: Has a length and gives, for an index, a sample, or a tuple or list that begins with one.
-            If it has ``__getitems__``, as torch names it, a batch is read by one call of that.
+        samples: Has a length and returns, for an index, a sample, or a tuple or list that begins
+            with a sample. If it has torch's ``__getitems__``, one call reads a batch.
         metadata: Columns with one row per sample, always with ``label``, class ids.
         vocabulary: For columns of words, the word of each id.
         texts: Columns of texts, such as captions, with one string per sample.
-        group: The column whose equal values belong together, as the images of one patient: such samples
-            are held out for validation together, and intervals are over groups.
+        group: The column of samples that belong together, such as the patient: samples of equal
+            value are held out for validation together, and intervals are over groups.
 
     Attributes:
-        skipped: Samples of the source that were left out, as they could not be read.
-        reading: How images in files were read, as `ccl_plugins.files.images.reading` has it, so that others
-            can be read so; empty: nothing is known of files; None: in several ways.
+        skipped: Samples of the source that were left out because they could not be read.
+        reading: How image files were read (see `ccl_plugins.files.images.reading`), so that further
+            images can be read the same way. Empty: the samples are not files; None: in several
+            ways.
 
     Raises:
-        ValueError: If a number of rows is wrong, ``label`` is missing, a column is both metadata and texts,
-            a sample has no text in a column of texts, naming the first, or no group.
+        ValueError: If a number of rows is wrong, ``label`` is missing, a column is both metadata
+            and texts, or a sample lacks a text (the message names the first) or a group.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Annotated(OfOthers):
         sample_groups(self)
 
     def held_out(self, test_fraction: float, seed: int) -> dict[str, Tensor]:
-        """The rows of ``"train"`` and ``"test"``, if a part of each class is kept for testing.
+        """The rows of ``"train"`` and ``"test"``; a part of each class is kept for testing.
 
         See `ccl_plugins.datasets.splitting.hold_out`.
         """
@@ -110,17 +111,17 @@ class Annotated(OfOthers):
 def as_texts(
     name: str, column: Sequence[Any], place: str = "texts", empty: bool = False, cure: str = ""
 ) -> list[str]:
-    """A column of texts, each of which has a word.
+    """A column of texts, checked: each text has a word.
 
     Args:
         name: The column.
         column: A text per row.
         place: Where the column is from, for errors.
         empty: Whether a text may be empty; it becomes "".
-        cure: What helps against empty texts, for errors.
+        cure: The remedy against empty texts, for errors.
 
     Raises:
-        ValueError: For a value that is no text, or an empty one, naming its row.
+        ValueError: For a value that is not a text, or an empty one; the message names its row.
     """
     texts = []
     for row, text in enumerate(column):
@@ -128,7 +129,7 @@ def as_texts(
         if text is None or text != text or (isinstance(text, str) and not text.strip()):
             text = ""
         wrong = (
-            f"{text!r} and no text" if not isinstance(text, str) else "empty" if not text else ""
+            f"{text!r} and not a text" if not isinstance(text, str) else "empty" if not text else ""
         )
         if wrong and not (empty and wrong == "empty"):
             raise ValueError(
@@ -141,7 +142,7 @@ def as_texts(
 def annotations_of(
     split: Any, rows: Sequence[int]
 ) -> tuple[dict[str, Any], Any, dict[str, Any], str | None]:
-    """Metadata, vocabulary, texts and group of some rows of a split, as `Annotated` takes them."""
+    """Metadata, vocabulary, texts and group of some rows of a split, as arguments of `Annotated`."""
 
     def take(columns: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -158,7 +159,7 @@ def annotations_of(
 
 
 class Keyed(OfOthers):
-    """The images of samples that are dictionaries, as those of Hugging Face's ``datasets``.
+    """The images of samples that are dictionaries, such as those of Hugging Face's ``datasets``.
 
     Args:
         samples: Has a length and gives, for an index, a mapping.
@@ -177,7 +178,7 @@ class Keyed(OfOthers):
         return self._held(index, self.image, sample)
 
     def column(self, key: str) -> list[Any]:
-        """The values of another key, without the images where the samples are stored by column."""
+        """The values of another key; images are not read if the samples are stored by column."""
         if key in getattr(self.samples, "column_names", ()):
             return list(self.samples[key])
         return [self._held(index, key, self.samples[index]) for index in range(len(self))]
@@ -185,7 +186,8 @@ class Keyed(OfOthers):
     def _held(self, index: int, key: str, sample: Any) -> Any:
         if not isinstance(sample, Mapping):
             raise ValueError(
-                f"sample {index} is a {type(sample).__name__} and no dictionary with {key!r}: leave image="
+                f"sample {index} is a {type(sample).__name__}, not a dictionary with {key!r}: "
+                "leave image="
                 " and label= out"
             )
         if key not in sample:
@@ -196,7 +198,7 @@ class Keyed(OfOthers):
 def reads_several(samples: Any) -> bool:
     """Whether a torch Dataset reads several samples in one call, ``__getitems__``.
 
-    torch's ``Subset`` does if what it is a part of does.
+    torch's ``Subset`` does if its full data set does.
     """
     if isinstance(samples, data.Subset):
         return reads_several(samples.dataset)
@@ -204,13 +206,13 @@ def reads_several(samples: Any) -> bool:
 
 
 def dictionary(place: str, sample: Mapping[str, Any]) -> str:
-    """The message for a sample that is a dictionary where an image was expected, with the cure."""
+    """The message for a sample that is a dictionary instead of an image, with the remedy."""
     keys = [str(key) for key in sample]
     image = next((k for k in ("image", "img", "pixel_values") if k in keys), "IMAGE")
     label = next((k for k in ("label", "labels", "fine_label", "target") if k in keys), "LABEL")
     return (
-        f"{place} is a dictionary with {', '.join(map(repr, keys))}, and a sample is (image, label): give"
-        f' ccl.create("dataset", "torch", train=train, test=test, image={image!r}, label={label!r})'
+        f"{place} is a dictionary with {', '.join(map(repr, keys))}, but a sample must be (image, label):"
+        f' give ccl.create("dataset", "torch", train=train, test=test, image={image!r}, label={label!r})'
     )
 
 
@@ -228,7 +230,7 @@ class InMemory(Annotated):
 
     Raises:
         TypeError: If images are not uint8, or targets not long.
-        ValueError: If a shape is wrong, or a column is, as `Annotated` says.
+        ValueError: If a shape is wrong, or a column is not one that `Annotated` takes.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ SHADES = ("dark", "light")
 """The names of shades, by the ids of the column ``shade``."""
 
 GRAY = 0.238
-"""Colors whose largest and smallest channel differ by less are gray: one in seven of the RGB cube."""
+"""A color is gray if its largest and smallest channel differ by less: a seventh of the RGB cube."""
 
 TEMPLATES = (
     "{a} {digit} on a {shade} {hue} ground",
@@ -53,21 +53,21 @@ class ColorDigits:
     """Handwritten digits on grounds of one random color each, without a download.
 
     scikit-learn's 1797 digits of 8x8 pixels, enlarged, in black: ``pixel = ground * (1 - ink)``.  The
-    color is uniform in the RGB cube, independent of the digit, and drawn once for each image: a sensitive
-    attribute without information about the class.  By default 1437 images train and 360 test.
+    color is uniform in the RGB cube, independent of the digit, and drawn once for each image: a
+    sensitive attribute that is independent of the class. By default 1437 images train and 360 test.
 
-    Columns: ``label`` and ``digit``, 0 to 9 (the same; one to evaluate on, one to condition on);
-    ``color``, (N, 3) float32 in [0, 1]; and weak labels, 0 to 2, measured on the stroke:
+    Columns: ``label`` and ``digit``, 0 to 9 (equal; one to evaluate on, one to condition on);
+        ``color``, (N, 3) float32 in [0, 1]; and weak labels, 0 to 2, measured on the stroke:
     ``holes``, ``ink``, ``slant``, ``width``, ``side`` and ``balance``.
 
     With ``captions`` each image has a text too, in the column of texts ``caption``, such as "a seven on a
     dark green ground": one of four forms, drawn once for each image.  The words of the color are columns:
     ``hue``, red, green, blue, cyan, magenta, yellow or gray, each for one seventh of the cube; ``shade``,
-    dark or light, each for half of it; and both as ``color_name``, such as "dark green".  `named_colors`
-    has the rules.
+    dark or light, each for half of the cube; and both as ``color_name``, such as "dark green".
+    `named_colors` has the rules.
 
     Args:
-        seed: Of the colors and of the split.
+        seed: Seed of the colors and of the split.
         test_fraction: The part of each class that is kept for testing, between 0 and 1.
         size: Height and width of the images in pixels, 1 to 512.
         captions: Whether there are captions, and the columns of the words of the color.

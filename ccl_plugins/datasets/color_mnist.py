@@ -38,23 +38,23 @@ STEMS = {"train": "train", "test": "t10k"}
 class ColorMNIST:
     """MNIST's digits on grounds of one random color each, independent of the digit.
 
-    In black, 28x28 pixels, three channels, in memory.  Each image keeps its color.
+    Digits are black; images have 28x28 pixels and three channels, and are in memory. Each image
+    keeps its color.
 
-    Columns: ``label`` and ``digit`` (the same; one to evaluate on, one to condition on), ``color``,
-    (N, 3) float32 in [0, 1], ``hue``, (N, 3) its direction, of length 1, which the cosine kernel compares,
-    and ``brightness``, (N,) its length; for the mixture also ``palette``, which of its ten colors was
-    drawn.
+    Columns: ``label`` and ``digit`` (equal; one to evaluate on, one to condition on); ``color``,
+        (N, 3) float32 in [0, 1]; ``hue``, (N, 3) the color's direction, of length 1, which the
+        cosine kernel compares; ``brightness``, (N,) the color's length; and for the mixture
+        ``palette``, the number of the drawn color.
 
     Args:
         root: The folder with MNIST's four idx files, compressed (``.gz``) or not; the files of
             Fashion-MNIST and others with the same names work too.
-        colors: ``"uniform"``: continuous, uniform in the RGB cube.  ``"mixture"``: as the released
-            generator draws them, one of ten colors with normal noise of standard deviation 40 of 255
-            on each channel, truncated to whole numbers in 0 to 255.
-        seed: Of the colors, and of the split if ``test_fraction`` is given, 0 or more.
-        test_fraction: The part of each class of all images, of the files for training and for testing,
-            that is kept for testing, between 0 and 1: the split is drawn anew.  None: the split of the
-            files.
+        colors: ``"uniform"``: continuous, uniform in the RGB cube. ``"mixture"``: the released
+            generator's, one of ten colors with normal noise of standard deviation 40 of 255 on each
+            channel, truncated to whole numbers in 0 to 255.
+        seed: Seed of the colors, and of the split if ``test_fraction`` is given, 0 or more.
+        test_fraction: The part of each class that is kept for testing, between 0 and 1, of the
+            images of all files, which are split anew. None: the split of the files.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, for a damaged file, and if a class would
@@ -62,8 +62,8 @@ class ColorMNIST:
         FileNotFoundError: On use, if a file is missing.
 
     Source:
-        Tsai et al., Conditional Contrastive Learning with Kernel (2022), appendix F.4, and its released
-        code, whose colors are a mixture though the paper has them continuous.
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), appendix F.4, and its
+        released code. Colors are a mixture in the code, but continuous in the paper.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"root": "mnist"}
@@ -147,7 +147,7 @@ def find_idx(folder: str | Path, stem: str, ndim: int) -> Path:
     """The file of a part of MNIST, compressed or not, such as ``train-images-idx3-ubyte.gz``.
 
     Raises:
-        FileNotFoundError: If there is none, with the names that were tried.
+        FileNotFoundError: If there is no such file; the message lists the names that were tried.
     """
     names = [
         f"{stem}{mark}idx{ndim}-ubyte{packed}" for mark in ("-", ".") for packed in ("", ".gz")
@@ -172,7 +172,9 @@ def read_idx(path: str | Path) -> Tensor:
     # Two zeros, the type of the values (8: bytes), the number of dimensions; then each in 4 bytes, the
     # highest first.
     if len(content) < 4 or content[:3] != b"\0\0\x08":
-        raise ValueError(f"{path} is no idx file of bytes: it begins with {content[:4].hex(' ')}")
+        raise ValueError(
+            f"{path} is not an idx file of bytes: it begins with {content[:4].hex(' ')}"
+        )
     start = 4 + 4 * content[3]
     shape = [int.from_bytes(content[i : i + 4], "big") for i in range(4, start, 4)]
     if len(content) != start + math.prod(shape):

@@ -23,29 +23,30 @@ from ccl_plugins.protocols import ValueType
 class Features:
     """Vectors with metadata: tabular data, or features that another model computed.
 
-    For the views ``noise`` and the backbone ``mlp``.  A split is a ``.safetensors`` file or a mapping, with
-    ``features``, (N, f), a ``label`` and any other columns.  In a mapping, a column is an array, a
-    tensor, a list, or the path of a ``.npy`` file; a configuration can hold paths but no arrays.  Files of
-    more than 64 MB are not read into memory, unless they must be split or standardized, or hold other
-    numbers than float32.
+    Use them with the views ``noise`` and the backbone ``mlp``. A split is a ``.safetensors`` file
+    or a mapping, with ``features``, (N, f), a ``label`` and any other columns. In a mapping, a
+    column is an array, a tensor, a list, or the path of a ``.npy`` file; a configuration can hold
+    paths, but not arrays. Files of more than 64 MB stay on disk, unless they must be split or
+    standardized, or hold other numbers than float32.
 
     Args:
         train: The training split.
         test: The test split.
         test_fraction: The part of each class of ``train`` that is kept for testing, between 0 and 1,
             instead of ``test``.
-        seed: Of that choice.
+        seed: Seed of that choice.
         standardize: Whether to scale each feature to mean 0 and standard deviation 1 over the training
-            split; a constant one becomes 0.
-        group: The column of samples that belong together, as ``"patient_id"``: they come into one split,
-            are held out for validation together, and intervals are over groups.
+            split; a constant feature becomes 0.
+        group: The column of samples that belong together, such as ``"patient_id"``: they come into
+            one split, are held out for validation together, and intervals are over groups.
         value_types: Value types of columns whose values do not show them.  By default words, whole numbers
             and truth values are ``"categorical"``, 0 and 1 side by side ``"multi_label"``, other numbers
             ``"continuous"``.
 
     Raises:
         ValueError: If a parameter is out of its range, or not exactly one of ``test`` and
-            ``test_fraction`` is given; on use, for invalid files and columns, naming the row.
+            ``test_fraction`` is given; on use, for invalid files and columns; the message names the
+            row.
         FileNotFoundError: On use, if there is no such file.
     """
 
@@ -157,11 +158,11 @@ def _read(source: Any) -> dict[str, Any]:
     elif Path(source).suffix == ".safetensors":
         table = dict(read_tensors(Path(source).expanduser())[0])
     else:
-        raise ValueError(f"a split's file must end in .safetensors, not as {str(source)!r}")
+        raise ValueError(f"a split's file must end in .safetensors, but this is {str(source)!r}")
     for name in ("features", "label"):
         if name not in table:
             place = "" if isinstance(source, Mapping) else f"{source}: "
-            raise ValueError(f"{place}a split must have {name!r}, and this one has {sorted(table)}")
+            raise ValueError(f"{place}a split must have {name!r}, but this one has {sorted(table)}")
     return table
 
 

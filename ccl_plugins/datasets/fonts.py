@@ -29,10 +29,10 @@ LETTERS = string.ascii_uppercase + string.ascii_lowercase + string.digits
 NUMBERS = ("weight", "width", "slant", "ink")
 
 RANGES = ((1, 1000), (1, 9), (-90, 90))
-"""Of weight and width in OpenType, and of angles."""
+"""The ranges of weight and width in OpenType, and of angles."""
 
 REFERENCE = 128
-"""Points at which a font is measured before its size is chosen."""
+"""The size in points at which a font is measured, before its final size is chosen."""
 
 MARGIN = 1 / 16
 """White on each side of an image, as a part of its side."""
@@ -41,23 +41,24 @@ MARGIN = 1 / 16
 class Fonts:
     """Letters in the typefaces of a machine or of folders; whole families are held out for testing.
 
-    Each font with all of the letters gives an image of each, black on white, of one channel.  All letters
-    of a font have one size, in which its highest and its widest one just fit, stand on one line, and are
-    centered.  Columns: ``label``, the letter; ``family`` and ``font``, class ids; and numbers of the font:
-    ``weight``, 100 (thin) to 900 (black), 400 is regular; ``width``, 1 (condensed) to 9 (expanded), 5 is
-    normal; ``slant``, degrees to the right; ``ink``, the mean darkness of its images, 0 to 1; ``style``,
-    (N, 4), all of them.  Weight, width and slant are what the file states; of a variable font, its default.
+    Each font that has all letters gives one image per letter, black on white, with one channel. All
+    letters of a font have the same size, at which its highest and its widest letter just fit; they
+    stand on one line and are centered. Columns: ``label``, the letter; ``family`` and ``font``,
+    class ids; and numbers of the font: ``weight``, 100 (thin) to 900 (black), 400 is regular;
+    ``width``, 1 (condensed) to 9 (expanded), 5 is normal; ``slant``, degrees to the right; ``ink``,
+    the mean darkness of its images, 0 to 1; ``style``, (N, 4), all four numbers. Weight, width and
+    slant are stated in the file; a variable font states its default.
 
     A warning counts the fonts that are left out: those that lack a letter, cannot be read, state a number
-    out of its range, or draw every letter as another font does.
+    out of its range, or draw every letter exactly like another font.
 
     Args:
-        folders: Folders with fonts at any depth, files that end in .ttf, .otf or .ttc; ``"system"``: those
-            that are installed.
+        folders: Folders with fonts at any depth, files that end in .ttf, .otf or .ttc;
+            ``"system"``: the installed fonts.
         letters: The characters.
         size: Height and width of the images in pixels, 8 to 512.
         test_fraction: The part of the families that is kept for testing, between 0 and 1.
-        seed: Of the split.
+        seed: Seed of the split.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, for fewer than two families.
@@ -94,8 +95,8 @@ class Fonts:
         families = sorted({font.family for font in fonts})
         if len(families) < 2:
             raise ValueError(
-                f"{' '.join(self.folders)} has fonts of {len(families)} families with all letters, and a"
-                " family is held out for testing: give a folder of more"
+                f"{' '.join(self.folders)} has fonts of {len(families)} families with all letters, "
+                "but a whole family is held out for testing: give a folder with more families"
             )
         generator = torch.Generator().manual_seed(self.seed)
         order = torch.randperm(len(families), generator=generator).tolist()
@@ -128,11 +129,11 @@ class Fonts:
 
 
 class Font(NamedTuple):
-    """A font with all letters: where it is, and what its file states."""
+    """A font with all letters: its place, and the numbers that its file states."""
 
     path: str
     place: int
-    """Among the fonts of the file."""
+    """The font's place in the file."""
     family: str
     numbers: tuple[float, float, float]
     """Weight, width and slant."""
@@ -176,7 +177,7 @@ def _drawn(paths: tuple[str, ...], letters: str, size: int) -> tuple[list[Font],
             elif (image := _draw(font, letters, size)) is None:
                 left_out["lack a letter"] += 1
             elif (pixels := image.numpy().tobytes()) in seen:
-                left_out["draw as another one does"] += 1
+                left_out["look like another font"] += 1
             else:
                 seen.add(pixels)
                 fonts.append(font)
@@ -191,7 +192,7 @@ def _drawn(paths: tuple[str, ...], letters: str, size: int) -> tuple[list[Font],
 
 @contextlib.contextmanager
 def _without_log() -> Iterator[None]:
-    """Hide what fontTools logs of tables that have too much."""
+    """Hide the warnings of fontTools about tables that are too long."""
     level = (logger := logging.getLogger("fontTools")).level
     logger.setLevel(logging.ERROR)
     try:
@@ -221,7 +222,7 @@ def _read(path: str, letters: str) -> Iterator[Font | str]:
             elif not family:
                 yield "have no name"
             elif any(not low <= n <= high for n, (low, high) in zip(numbers, RANGES, strict=True)):
-                yield "state a weight, a width or an angle that there is not"
+                yield "state a weight, a width or an angle out of range"
             else:
                 yield Font(path, index, family, tuple(map(float, numbers)))  # type: ignore[arg-type]  # three
     except (TTLibError, KeyError, OSError, AssertionError, ValueError, struct.error):
@@ -229,9 +230,9 @@ def _read(path: str, letters: str) -> Iterator[Font | str]:
 
 
 def _ink_of(font: ImageFont.FreeTypeFont, letter: str) -> tuple[int, ...] | None:
-    """Where the ink of a letter on the line begins and ends; None without ink.
+    """The bounds of a letter's ink on the line; None without ink.
 
-    `getbbox` has the space beside the letter, too.
+    `getbbox` includes the space beside the letter.
     """
     mask, (right, down) = font.getmask2(letter, "L", anchor="ls")
     box = mask.getbbox()

@@ -1,4 +1,4 @@
-"""Digits on gratings, which the usual augmentations leave."""
+"""Digits on gratings, which the usual augmentations do not remove."""
 
 from __future__ import annotations
 
@@ -31,18 +31,20 @@ class GratingDigits:
     scikit-learn's 1797 digits of 8x8 pixels, enlarged, in black: ``pixel = ground * (1 - ink)`` on
     ``ground = 0.6 + contrast * sin(2 pi (x cos a + y sin a) / period + phase)``, with x to the right and y
     down in pixels.  The angle a, in [0, pi), and the phase are uniform, independent of the digit, and drawn
-    once for each image.  The angle is a sensitive attribute without information about the class that color
-    jitter, gray, blur and crops do not remove; turns do.  By default 1437 images train and 360 test.
+    once for each image. The angle is a sensitive attribute, independent of the class. Color jitter,
+    gray, blur and crops do not remove it, but rotations do. By default 1437 images train and 360
+    test.
 
-    Columns: ``label`` and ``digit``, 0 to 9 (the same; one to evaluate on, one to condition on); ``angle``,
-    (N, 2) the cosine and the sine of 2a, since a grating turned by pi is the same; ``phase``, (N, 2) its
+    Columns: ``label`` and ``digit``, 0 to 9 (equal; one to evaluate on, one to condition on);
+        ``angle``, (N, 2) the cosine and the sine of 2a, because a grating rotated by pi is the
+        same; ``phase``, (N, 2) its
     cosine and sine; and the weak labels of ``color_digits``, measured on the stroke: ``holes``, ``ink``,
     ``slant``, ``width``, ``side`` and ``balance``.
 
     Args:
-        contrast: Height of the wave, from 0 to .4; 0: no grating.
+        contrast: Amplitude of the wave, from 0 to .4; 0: no grating.
         period: Pixels from crest to crest, 2 or more.
-        seed: Of the gratings and of the split.
+        seed: Seed of the gratings and of the split.
         test_fraction: The part of each class that is kept for testing, between 0 and 1.
         size: Height and width of the images in pixels, 1 to 512.
 
@@ -105,8 +107,8 @@ def wave(angle: Tensor, phase: Tensor, period: float, size: int) -> Tensor:
     """Plane waves, (n, size, size) from -1 to 1.
 
     Args:
-        angle: (n,) of the direction in which a wave runs, from right to down.
-        phase: (n,) at the first pixel.
+        angle: (n,) the direction in which a wave runs, from right to down.
+        phase: (n,) the phase at the first pixel.
         period: Pixels from crest to crest.
         size: Height and width.
     """

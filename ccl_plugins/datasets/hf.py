@@ -39,38 +39,39 @@ def example(folder: Path) -> dict[str, Any]:
 
 
 class HuggingFace:
-    """A data set of Hugging Face's ``datasets``: one on the Hub, or what ``save_to_disk`` wrote.
+    """A data set of Hugging Face's ``datasets``: from the Hub, or written by ``save_to_disk``.
 
-    Its features are the schema: ``ClassLabel`` and whole numbers are ``"categorical"``, lists of
+    Its features give the schema: ``ClassLabel`` and whole numbers are ``"categorical"``, lists of
     ``ClassLabel`` and lists of truth values ``"multi_label"``, other numbers and lists of them
-    ``"continuous"``; -1 is a missing class.  Words are read if ``columns`` or ``text`` names them.  Images
-    are decoded when they are read, by the loader's workers; a batch is read at once.  Needs
+    ``"continuous"``; -1 is a missing class. Words are read if ``columns`` or ``text`` names them.
+    The loader's workers decode images when they are read; one call reads a batch. Needs
     ``ccl-plugins[hf]``.
 
     Args:
-        path: A name on the Hub, as ``"uoft-cs/cifar10"``, a folder of ``save_to_disk``, or one of images or
-            tables that ``datasets.load_dataset`` reads.
-        name: Which configuration of it; None: its only one.
-        train: Its split to train on.
-        test: Its split to test on.
+        path: A name on the Hub, such as ``"uoft-cs/cifar10"``, a folder of ``save_to_disk``, or a
+            folder of images or tables that ``datasets.load_dataset`` reads.
+        name: The configuration of the data set; None: its only one.
+        train: The split to train on.
+        test: The split to test on.
         image: The column of images; None: the only one.
         label: The column of labels; its name in the metadata is ``label``.
-        columns: The columns that are metadata besides the label, and no others; None: all numbers and class
+        columns: The columns that are metadata in addition to the label; None: all numbers and class
             ids.
         text: Columns of texts, such as captions, which a text tower reads.
         value_types: The value type of columns whose features do not show it.
         test_fraction: The part of each class of ``train`` that is kept for testing, in place of ``test``.
-        seed: Of that choice.
-        mode: As what images are read: ``"RGB"``, or ``"L"`` for gray.
+        seed: Seed of that choice.
+        mode: The mode of images: ``"RGB"``, or ``"L"`` for gray.
         revision: The commit, branch or tag on the Hub; None: the newest.
-        group: The column of samples that belong together, as in `TorchDataset`.
-        levels: The values of pixels that become black and white, as in `ImageFolder`.
-        page: The page of images of several pages that is read, from 0.
+        group: The column of samples that belong together; see `TorchDataset`.
+        levels: The values of pixels that become black and white; see `ImageFolder`.
+        page: The page to read, from 0, of images with several pages.
 
     Raises:
-        ValueError: If a parameter is out of its range; on use, for a split, column or image that is not
-            there, naming those that are.
-        OSError: On use, for a data set that is not there or cannot be read, and for an image, by its row.
+        ValueError: If a parameter is out of its range; on use, for a split, column or image that is
+            missing; the message names those that exist.
+        OSError: On use, for a data set or an image that is missing or cannot be read; the message
+            names the image's row.
         ImportError: On use, if ``datasets`` is not installed.
     """
 
@@ -106,7 +107,9 @@ class HuggingFace:
         self.mode = one_of("mode", mode, ("RGB", "L"))
         self.reading = reading(mode, levels, page)
         if both := sorted({*self.text} & {image, label, *(columns or ())} - {None}):
-            raise ValueError(f"the column {both[0]!r} cannot be text and be read as another thing")
+            raise ValueError(
+                f"the column {both[0]!r} is named in text and as another column: name it once"
+            )
 
     def __call__(self, split: str) -> Annotated:
         """The ``"train"`` or ``"test"`` split."""
@@ -208,7 +211,7 @@ class HuggingFace:
         for source, split in zip(self._sources, SPLITS, strict=False):
             rest = [n for n, feature in source.features.items() if not isinstance(feature, Image)]
             if not rest:
-                raise ValueError(f"{self.path} has images alone, and a data set needs labels")
+                raise ValueError(f"{self.path} has only images, but a data set needs labels")
             table = source.select_columns(rest).with_format("arrow")[:]
             lists = {n: _classes(source.features[n]) for n in rest if _is_list(source.features[n])}
             place = f"{self.path}, split {self.names[split]!r}"
@@ -247,9 +250,9 @@ class HuggingFace:
         return encoded
 
     def _check_texts(self, columns: Sequence[str]) -> None:
-        """Refuse what ``datasets`` read from CSV files in a folder as something else than words.
+        """Refuse words in the CSV files of a folder that ``datasets`` reads as other values.
 
-        It takes ``007`` for 7, and a name such as ``NA`` for a missing value.
+        It reads ``007`` as 7, and a name such as ``NA`` as a missing value.
         """
         folder = Path(self.path).expanduser()
         files = sorted(each for end in ("csv", "tsv") for each in folder.rglob(f"*.{end}"))
@@ -266,7 +269,7 @@ class HuggingFace:
 
     @cached_property
     def _chosen(self) -> dict[str, str]:
-        """The columns of metadata, the label first, and the features that they are."""
+        """The columns of metadata, the label first, with their features."""
         features, table = self._sources[0].features, self._tables[0]
         chosen = self.columns
         if chosen is None:
@@ -285,7 +288,7 @@ class HuggingFace:
 
     @property
     def _value_types(self) -> dict[str, ValueType]:
-        """What the features say of the columns."""
+        """The schema of the columns, from the features."""
         types: dict[str, ValueType] = {}
         for name, of in self._chosen.items():
             feature = self._sources[0].features[of]
@@ -313,10 +316,10 @@ class DecodedImages:
 
     Args:
         source: The data set.
-        column: That of its images.
-        mode: As `read_image` takes it.
-        place: Where they are from, for errors.
-        more: ``levels`` and ``page``, as `read_image` takes them.
+        column: The column of its images.
+        mode: An argument of `read_image`.
+        place: The source of the images, for errors.
+        more: ``levels`` and ``page``, arguments of `read_image`.
     """
 
     def __init__(self, source: Any, column: str, mode: str, place: str, **more: Any) -> None:
@@ -340,7 +343,7 @@ class DecodedImages:
         """Some images, read together.
 
         Raises:
-            OSError: For one that cannot be decoded, naming its row.
+            OSError: For an image that cannot be decoded; the message names its row.
         """
         try:
             return [self._read(stored) for stored in self.source[[*indices]][self.column]]
@@ -373,16 +376,17 @@ def _classes(feature: Any) -> list[str] | None:
 
 
 def _bits(column: Any, names: Sequence[str], place: str) -> Tensor:
-    """(N, C) 1 at the classes of each sample, 0 at others; NaN at those that a missing class may be.
+    """(N, C) 1 at the classes of each sample, 0 at others, NaN at classes that may be the missing one.
 
-    Missing is a row's list, or in it None or -1, as in a column of one class.
+    A row's whole list may be missing, or a class in it (None or -1).
     """
     bits = torch.zeros(len(column), len(names))
     for row, ids in enumerate(column.to_pylist()):
         present = [i for i in ids or () if i is not None and i != -1]
         if wrong := [i for i in present if not 0 <= i < len(names)]:
             raise ValueError(
-                f"{place} has the class {wrong[0]} in row {row} (from 0), and there are {len(names)}"
+                f"{place} has the class {wrong[0]} in row {row} (from 0), but there are "
+                f"{len(names)} classes"
             )
         if ids is None or len(present) < len(ids):
             bits[row] = torch.nan

@@ -42,14 +42,14 @@ NAMED = 5
 """The number of files that a warning names."""
 
 TRIED = 16
-"""The images that are compared with levels before training, evenly spaced."""
+"""The number of images, evenly spaced, that are compared with levels before training."""
 
 RANGED = 64
-"""The images of which levels are proposed."""
+"""The number of images from which levels are proposed."""
 
 
 class Skipped(NamedTuple):
-    """An image that was left out: its row in the source, from 0, its file, and why."""
+    """An image that was left out: its row in the source, from 0, its file, and the reason."""
 
     row: int
     path: str
@@ -57,12 +57,12 @@ class Skipped(NamedTuple):
 
 
 class ImageFiles(Annotated):
-    """Images in files, read when they are indexed; metadata and texts are as `Annotated` takes them.
+    """Images in files, read when they are indexed, with the metadata and texts of `Annotated`.
 
     Args:
         paths: N files.
-        group: As `Annotated` takes it.
-        reading: How the files are read: mode, levels and page, as `read_image` takes them.
+        group: An argument of `Annotated`.
+        reading: The arguments mode, levels and page of `read_image`.
         source: The table or folder that lists the images, for messages.
 
     Attributes:
@@ -94,7 +94,7 @@ class ImageFiles(Annotated):
         """The image and its target.
 
         Raises:
-            UnreadableImage: If it cannot be read, naming file and row.
+            UnreadableImage: If it cannot be read; the message names file and row.
         """
         try:
             image = read_image(self.paths[index], **self.reading)
@@ -108,11 +108,11 @@ class ImageFiles(Annotated):
         """This split, with its files checked before training.
 
         Args:
-            on_error: As `ImageFileDataset` takes it.
+            on_error: An argument of `ImageFileDataset`.
 
         Raises:
-            UnreadableImage: For missing files, naming the first; if no image can be read; or if images hold
-                numbers of several types, and levels are of one.
+            UnreadableImage: For missing files (the message names the first), if no image can be
+                read, or if images hold numbers of several types and levels are given for one.
         """
         if on_error == "error":
             paths = waiting(f"look for the images of {self.source}", self.paths)
@@ -143,7 +143,7 @@ class ImageFiles(Annotated):
         return usable
 
     def examined(self) -> Looks:
-        """What is seen of the images, and which cannot be read or have no text; all are decoded, once."""
+        """The images' types, and the images that cannot be used, with the reason; all are decoded once."""
         if self._looks is None:
             with ThreadPoolExecutor() as pool:  # Pillow decodes without the interpreter's lock
                 read = pool.map(self._examine, range(len(self)))
@@ -161,7 +161,7 @@ class ImageFiles(Annotated):
         return self._looks
 
     def ranges(self, most: int) -> tuple[dict[str, Range], int]:
-        """The least and the greatest number in some images, by their type, and of how many images.
+        """The least and the greatest number in some images, by type, and the number of these images.
 
         Args:
             most: The number of images, evenly spaced among all.
@@ -182,7 +182,7 @@ class ImageFiles(Annotated):
         return selected
 
     def _check_levels(self) -> None:
-        """Refuse levels that are not of all images, and warn of levels between which nothing is seen."""
+        """Refuse levels that lack a type of the images, and warn of levels that show almost nothing."""
         levels = self.reading["levels"]
         if levels is None:
             return
@@ -195,8 +195,8 @@ class ImageFiles(Annotated):
             if len(example) > 1:
                 named = ", ".join(f"{each} in {path}" for each, path in sorted(example.items()))
                 raise UnreadableImage(
-                    f"the images of {self.source} have several depths, {named}, and levels ="
-                    f" {written({'': levels})} are of one: {self._cure(by_type=True)}"
+                    f"the images of {self.source} have several depths, {named}, but levels = "
+                    f"{written({'': levels})} are for one: {self._cure(by_type=True)}"
                 )
         for numbers, (low, high) in self.ranges(TRIED)[0].items():
             black, white = (
@@ -215,21 +215,21 @@ class ImageFiles(Annotated):
         return (*deep_ranges(ranges), count)
 
     def _cure(self, by_type: bool = False) -> str:
-        """The levels to give, by what some images hold."""
+        """The levels to give, proposed from some images."""
         deep, plain, count = self._deep()
         if not deep:
-            return "leave levels out, as the images have 8 bits"
+            return "leave levels out, because the images have 8 bits"
         if by_type and plain:
             deep = {"uint8": (0, 255), **deep}
         proposed = written(deep, by_type=by_type or plain)
         unchanged = "; images of 8 bits stay as they are" if plain and not by_type else ""
         return (
-            "say which are black and white, the same for all images: the range of"
-            f" {count} of {len(self)} is levels = {proposed}{unchanged}"
+            f"give the values of black and white, the same for all images: the range of {count} of "
+            f"{len(self)} images is levels = {proposed}{unchanged}"
         )
 
     def place(self, index: int) -> str:
-        """What a message calls a sample: its row in the source, or in a folder its file."""
+        """A sample's name in messages: its row in the source, or its file in a folder."""
         row = row_of(self.source, self.rows[index])
         return f"{row} of {self.source}" if self._is_table else self.paths[index]
 
@@ -245,12 +245,14 @@ class ImageFiles(Annotated):
         return f"image {self.paths[index]}{place}"
 
     def _examine(self, index: int) -> Look | UnreadableImage:
-        """What is seen of an image, or why it cannot be used."""
+        """The type of an image, or the reason why it cannot be used."""
         path = self.paths[index]
         if empty := [name for name, column in self.texts.items() if not column[index]]:
             return UnreadableImage(f"{empty[0]!r} is empty")
         if os.path.exists(path) and not os.path.isfile(path):
-            return UnreadableImage("it is no file")  # to read a pipe or a device may take for ever
+            return UnreadableImage(
+                "it is not a file"
+            )  # to read a pipe or a device may take for ever
         try:
             return look_into(path, **self.reading)
         except UnreadableImage as error:
@@ -261,27 +263,28 @@ class ImageFileDataset:
     """A data set of image files, listed in one source for each split or one for both.
 
     Args:
-        sources: The folder or table of both splits, or those of train and test.
+        sources: The folder or table of both splits, or two: of train and of test.
 
     Args of subclasses:
         test_fraction: The part of each class that is kept for testing, between 0 and 1.
-        seed: Of that choice.
+        seed: Seed of that choice.
         mode: ``"RGB"``, or ``"L"`` for gray images of one channel; images are converted, and turned
-            upright as the orientation in their EXIF data says.  ``"all"``: a tensor (channels, height,
-            width) of all channels of all pages of a file, such as a TIFF of microscopy, or of an array in
-            a ``.npy`` file; the transform's ``mean`` and ``std`` then have as many numbers.
-        levels: The values of pixels that become black and white, such as ``[0, 4095]`` for 12 bits; those
-            outside are cut.  Images of more than 8 bits need it; None: the pixels as they are.  Where
-            images of several depths are together, by the type of their numbers, as ``{uint8 = [0, 255],
-            uint16 = [0, 4095]}``; those of 8 bits need none.
-        page: The page of files of several pages that is read, from 0; None: files have one, or are read
-            with ``mode = "all"``.
-        group: The column of samples that belong together, as ``"patient_id"``: they come into one split,
-            are held out for validation together, and intervals are over groups.
-        on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an error,
-            before training for missing ones, else when one is read.  ``"skip"``: every image is decoded
-            once before training; those that cannot be are left out with a warning, and listed in the
-            split's ``skipped``.
+            upright by the orientation in their EXIF data. ``"all"``: a tensor (channels, height,
+            width) of all channels of all pages of a file, such as a TIFF of microscopy, or of an
+            array in a ``.npy`` file; the transform's ``mean`` and ``std`` then have as many
+            numbers.
+        levels: The values of pixels that become black and white, such as ``[0, 4095]`` for 12 bits;
+            values outside are clipped. Images of more than 8 bits need levels; None: pixels do not
+            change. For images of several depths, give levels by the type of their numbers, such as
+            ``{uint8 = [0, 255], uint16 = [0, 4095]}``; images of 8 bits need none.
+        page: The page to read, from 0, of files with several pages; None: files have one page, or
+            ``mode = "all"`` reads all.
+        group: The column of samples that belong together, such as ``"patient_id"``: they come into
+            one split, are held out for validation together, and intervals are over groups.
+        on_error: What to do with images that are missing, unreadable or truncated: ``"error"``: an
+            error, before training for missing images, otherwise when an image is read. ``"skip"``:
+            every image is decoded once before training; images that cannot be decoded are left out
+            with a warning, and listed in the split's ``skipped``.
     """
 
     def __init__(
@@ -341,7 +344,7 @@ class ImageFileDataset:
 
 
 def _type_of(path: str) -> str:
-    """The type of an image's numbers; empty for one that cannot be read, which is said when it is."""
+    """The type of an image's numbers; empty if it cannot be read, which raises an error later."""
     with contextlib.suppress(UnreadableImage), naming_errors():
         return number_type(path)
     return ""

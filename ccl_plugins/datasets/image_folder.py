@@ -27,20 +27,21 @@ OTHER_ENDINGS = (
     ".exr",
     ".nii",
 )
-"""How files of images end that Pillow does not read."""
+"""Endings of image files that Pillow does not read."""
 
 NO_IMAGES = (".pdf", ".ps", ".mpg", ".mpeg", ".h5", ".hdf", ".bufr", ".grib", ".emf", ".wmf")
-"""How files end that Pillow knows and that are seldom images."""
+"""Endings that Pillow knows but that are seldom images."""
 
 
 class ImageFolder(ImageFileDataset):
     """Images in a folder per class: ``root/train/cat/1.jpg``, ``root/test/cat/2.jpg``.
 
     Each class is a folder in the folder of a split, with images at any depth: files that end in .jpg,
-    .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff or .webp, or with ``mode = "all"`` in .npy.  A warning counts
-    images that end otherwise.  Hidden files and folders are left out; links are followed, and what several
-    lead to is read once.  Columns: ``label``, the place of the class's name in sorted order, over both
-    splits; -1, a missing class, for images beside which there are no folders.
+    .jpeg, .png, .ppm, .bmp, .pgm, .tif, .tiff or .webp, or with ``mode = "all"`` in .npy. A warning
+    counts images with other endings. Hidden files and folders are left out. Links are followed; a
+    file or folder that several links lead to is read once. Columns: ``label``, the place of the
+    class's name in sorted order, over both splits; -1, a missing class, if the folder has images
+    but no folders of classes.
 
     Args:
         root: The folder.
@@ -83,8 +84,8 @@ class ImageFolder(ImageFileDataset):
             train, test = ({_file(path): path for path, _ in each.images} for each in listed)
             if both := sorted(train.keys() & test.keys()):
                 said.append(
-                    f"{len(both)} images are in train and in test, through links, such as {test[both[0]]},"
-                    f" which is {train[both[0]]}"
+                    f"{len(both)} images are both in train and in test, through links: "
+                    f"{test[both[0]]} is {train[both[0]]}"
                 )
         for line in said:
             warnings.warn(line, stacklevel=3)
@@ -97,8 +98,8 @@ class Listing(NamedTuple):
 
     Args:
         images: The path of each and its class, sorted; the empty name if there are no classes.
-        linked: Whether links lead to some.
-        said: What there is to say of others that were left out, a line each.
+        linked: Whether some are reached through links.
+        said: A line for each warning about files that were left out.
     """
 
     images: list[tuple[str, str]]
@@ -107,7 +108,7 @@ class Listing(NamedTuple):
 
 
 def find_images(folder: Path, arrays: bool = False) -> list[tuple[str, str]]:
-    """The images of `list_images`, with warnings of what it says."""
+    """The images of `list_images`, after its warnings."""
     listing = list_images(folder, arrays)
     for line in listing.said:
         warnings.warn(line, stacklevel=2)
@@ -152,7 +153,8 @@ def list_images(folder: Path, arrays: bool = False) -> Listing:
         )
     if loose:
         said.append(
-            f"{len(loose)} images in {folder} are in no folder of a class, and left out, such as {loose[0]}"
+            f"{len(loose)} images in {folder} are not in a folder of a class and are left out, "
+            f"such as {loose[0]}"
         )
     return Listing(images, search.linked, [*said, *doubled])
 
@@ -160,9 +162,10 @@ def list_images(folder: Path, arrays: bool = False) -> Listing:
 class _Search:
     """The files in folders of classes at any depth; hidden ones are left out.
 
-    A folder's entries say what they are: asking each file again would take minutes on a file server.
-    Links to folders are followed after all other folders, so that a folder that is there itself is read
-    there; one that is read already, or holds the link to it, is not read through the link.
+    A folder's listing gives the type of each entry, because asking for each file again would take
+    minutes on a file server. Links to folders are followed after all other folders, so that a
+    folder is read at its own place first. A link is not followed if its folder was already read or
+    contains the link.
     """
 
     def __init__(
@@ -171,7 +174,7 @@ class _Search:
         self.endings = endings
         self.tell = tell
         self.found: list[tuple[bool, str, str]] = []
-        """Whether through a link, the class and the path of each image."""
+        """For each image: whether it was reached through a link, its class and its path."""
         self.passed: Counter[str] = Counter()
         self.not_followed: list[str] = []
         self.links: list[tuple[str, str]] = []
@@ -206,13 +209,13 @@ class _Search:
             _, path, kept = max(again)
             others = sum(other for other, _, _ in again)
             lines.append(
-                f"{len(again)} images are there again through links, {others} of them in another class, and"
-                f" left out, such as {path}, which is {kept}"
+                f"{len(again)} images are left out because links lead to them again, {others} of "
+                f"them in another class: {path} is {kept}"
             )
         return [(path, name) for name, path in sorted(first.values())], lines
 
     def said(self, folder: Path) -> Iterator[str]:
-        """What was passed over."""
+        """The warnings about files and links that were left out."""
         endings = _other_endings() if self.passed else set()
         images = {ending: n for ending, n in self.passed.items() if ending in endings}
         if images:
@@ -223,8 +226,8 @@ class _Search:
             )
         if self.not_followed:
             yield (
-                f"{len(self.not_followed)} links to folders in {folder} are not followed, as these are read"
-                f" already or hold the link: {self.not_followed[0]}"
+                f"{len(self.not_followed)} links to folders in {folder} are not followed, because "
+                f"these folders were already read or contain the link: {self.not_followed[0]}"
             )
 
     def _walk(self, folder: str, name: str, linked: bool) -> None:
@@ -257,7 +260,7 @@ def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _file(path: str) -> Any:
-    """What tells a file from others, whatever path leads to it; of one that is not there, its path."""
+    """The identity of a file, the same for every path to it; for a missing file, its path."""
     try:
         status = os.stat(path)
     except OSError:
@@ -270,7 +273,7 @@ def _ending(name: str) -> str:
 
 
 def _other_endings() -> set[str]:
-    """The endings of files of images, and of arrays, that are not read without being named."""
+    """The endings of image and array files that are read only if they are named."""
     from PIL import Image
 
     return {*Image.registered_extensions(), *OTHER_ENDINGS} - {*NO_IMAGES}

@@ -20,36 +20,39 @@ from ccl_plugins.protocols import ValueType
 class ImageTable(ImageFileDataset):
     """A CSV or Parquet table with a row per image: its file, its label, its attributes, its captions.
 
-    The columns of ``text`` are texts and no metadata.  Every other column is metadata under its name.
+    The columns of ``text`` are texts, not metadata. Every other column is metadata under its name.
     Words become class ids, in sorted order; words, whole numbers and truth values are
-    ``"categorical"``, other numbers ``"continuous"``; an empty cell is missing.  A column of a CSV file
-    holds numbers only if every cell, of both splits, is one as programs write it: ``007``, ``1e5`` and
-    ``+7`` are words.  Columns of a Parquet file that hold neither words nor numbers (times, bytes, structs)
-    are left out.  ``blocks`` puts
-    columns side by side into one column of vectors, which is ``"multi_label"`` if they hold 0 and 1; a
-    column of vectors in a Parquet file needs no block.  In a block, yes and no are 1 and 0.
+    ``"categorical"``, other numbers ``"continuous"``; an empty cell is missing. A column of a CSV
+    file holds numbers only if every cell of both splits is a number in plain notation: ``007``,
+    ``1e5`` and ``+7`` are words. Columns of a Parquet file that hold neither words nor numbers
+    (times, bytes, structs) are left out. ``blocks`` puts columns side by side into one column of
+    vectors, which is ``"multi_label"`` if they hold 0 and 1; a column of vectors in a Parquet file
+    needs no block. In a block, yes and no are 1 and 0.
 
     Args:
         path: The table, ``.csv`` or ``.parquet``.
         image: The column of image files.
-        label: The column of labels; its name in the metadata is ``label``.  An empty name: the images have
-            no labels, and that column's values are missing.
-        root: The folder that files are relative to; None: the table's own.
+        label: The column of labels; its name in the metadata is ``label``. An empty name: the
+            images have no labels, and all values of ``label`` are missing.
+        root: The folder that files are relative to; None: the table's folder.
         split: The column that holds ``train`` or ``test`` in each row; other rows are not used.
         test: A table of the test images, with the same columns.
-        columns: The columns that are metadata besides the label; None: all but those of ``text``.
-        blocks: Columns to put side by side, under the new column's name; names or patterns, as
+        columns: The columns that are metadata in addition to the label; None: all but those of
+            ``text``.
+        blocks: Columns to put side by side, under the new column's name; names or patterns, such as
             ``{"attributes": ["has_*"]}``, in the table's order.
         value_types: The value type of columns whose values do not show it.
-        text: Columns of texts, such as captions, which a text tower reads; a row without one is handled as
-            an image that cannot be read.
-        sep: What separates the cells of a CSV file; None: a comma, or where the first line has none, a
+        text: Columns of texts, such as captions, which a text tower reads; a row without a text is
+            handled like an image that cannot be read.
+        sep: The separator of a CSV file's cells; None: a comma, or if the first line has none, a
             semicolon or a tab.
-        encoding: That of a CSV file, such as ``"cp1252"``; a mark at its beginning comes first.
+        encoding: The encoding of a CSV file, such as ``"cp1252"``; a byte-order mark in the file
+            overrides it.
 
     Raises:
         ValueError: If a parameter is out of its range, or not exactly one of ``split``, ``test`` and
-            ``test_fraction`` is given; on use, for an invalid table, naming column and row.
+            ``test_fraction`` is given; on use, for an invalid table; the message names column and
+            row.
         FileNotFoundError: On use, if there is no such table.
         ImportError: On use, for Parquet, if pyarrow is not installed.
     """
@@ -96,7 +99,9 @@ class ImageTable(ImageFileDataset):
         self.text = list(text)
         self.csv: dict[str, Any] = {"sep": sep, "encoding": encoding}
         if both := sorted({*self.text} & {image, label, split, *(columns or ())} - {None}):
-            raise ValueError(f"the column {both[0]!r} cannot be text and be read as another thing")
+            raise ValueError(
+                f"the column {both[0]!r} is named in text and as another column: name it once"
+            )
 
     def __call__(self, split: str) -> ImageFiles:
         """The ``"train"`` or ``"test"`` split."""
@@ -198,7 +203,7 @@ def _choose_columns(
     columns: Sequence[str] | None,
     blocks: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
-    """Single columns (None: all that are in no block), and blocks of columns side by side."""
+    """Single columns (None: all that are not in a block), and blocks of columns side by side."""
     members = {
         block: [name for name in table if any(fnmatchcase(name, p) for p in patterns)]
         for block, patterns in blocks.items()
@@ -227,9 +232,7 @@ def _side_by_side(block: str, names: Sequence[str], table: Mapping[str, Any]) ->
         cells = [_BITS.get(c.strip().lower(), c) if isinstance(c, str) else c for c in given]
         word = next((cell for cell in cells if isinstance(cell, str)), None)
         if word is not None:
-            raise ValueError(
-                f"block {block!r} is made of numbers, and column {name!r} has {word!r}"
-            )
+            raise ValueError(f"block {block!r} needs numbers, but column {name!r} has {word!r}")
         columns.append(cells)
     return [list(row) for row in zip(*columns, strict=True)]
 

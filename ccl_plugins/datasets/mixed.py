@@ -17,22 +17,24 @@ from ccl_plugins.protocols import Dataset, ValueType, trait
 
 
 class Mixed:
-    """Several data sets one after another, with the column ``source`` that says of which a sample is.
+    """Several data sets one after another; the column ``source`` names the data set of each sample.
 
-    Each gives as large a part of the batches as it has samples; the sampler ``weighted`` on the source
-    gives other parts.  A column that a data set lacks is missing in its samples: a condition on it needs a
-    policy for missing values.  Class ids with words are of one class if the words are equal.  Texts are
-    those that all have.
+    Each data set's share of the batches is its share of the samples; the sampler ``weighted`` on
+    the source sets other shares. If a data set lacks a column, the column's values are missing in
+    its samples, and a condition on it needs a policy for missing values. Class ids with equal words
+    are one class. Columns of texts are kept if all data sets have them.
 
     Args:
         of: The data sets, by the name of the source.
-        apart: Columns of class ids that mean another thing in each data set, as its own labels: their
-            classes are ``"<source>/<class>"``.  Of others without words, equal ids are one class.
-        column: The name of the column that says of which data set a sample is.
+        apart: Columns of class ids with a different meaning in each data set, such as its own
+            labels: their classes are ``"<source>/<class>"``. In other columns without words, equal
+            ids are one class.
+        column: The name of the column of sources.
 
     Raises:
         ValueError: For fewer than two data sets; on use, for columns that do not fit together, such as
-            numbers in one data set and class ids in another, and for groups in some of them alone.
+            numbers in one data set and class ids in another, and for groups in only some of the
+            data sets.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -83,8 +85,8 @@ class Mixed:
             for name, value_type in dataset.schema().items():
                 if name == self.column:
                     raise ValueError(
-                        f"{source} has a column {name!r} already: give column=, the name of the column of"
-                        " sources"
+                        f"{source} already has a column {name!r}: give column=, another name for "
+                        "the column of sources"
                     )
                 if types.setdefault(name, value_type) != value_type:
                     raise ValueError(
@@ -92,7 +94,7 @@ class Mixed:
                     )
                 first.setdefault(name, source)
         if wrong := [name for name in self.apart if types.get(name) != "categorical"]:
-            raise ValueError(f"apart names {wrong[0]!r}, which is no column of class ids")
+            raise ValueError(f"apart names {wrong[0]!r}, which is not a column of class ids")
         return {**types, self.column: "categorical"}
 
     def texts(self) -> Sequence[str]:
@@ -107,7 +109,7 @@ class Mixed:
 
     @cached_property
     def _words(self) -> dict[str, list[str] | None]:
-        """The words of each column of class ids, in the order of ids; None: it has none."""
+        """The words of each column of class ids, in the order of ids; None: a column without words."""
         schemas = {source: dataset.schema() for source, dataset in self.of.items()}
         by_column: dict[str, list[str] | None] = {}
         for name, value_type in self.schema().items():
@@ -123,8 +125,8 @@ class Mixed:
             elif with_words:
                 without = next(source for source in given if source not in with_words)
                 raise ValueError(
-                    f"column {name!r} has words in {with_words[0]} and ids alone in {without}, which are"
-                    f" not the same: name it in apart={[*self.apart, name]}"
+                    f"column {name!r} has words in {with_words[0]} but only ids in {without}, "
+                    f"which cannot be matched: name it in apart={[*self.apart, name]}"
                 )
             else:
                 by_column[name] = None
@@ -178,7 +180,7 @@ class Mixed:
 
 
 class Joined(data.ConcatDataset[Any]):
-    """Data sets one after another, which are read several samples at once where they can be."""
+    """Data sets one after another; one call reads several samples if the data sets support this."""
 
     def __init__(self, parts: Iterable[Any]) -> None:
         super().__init__(parts)

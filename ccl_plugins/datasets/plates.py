@@ -15,7 +15,7 @@ from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
 
 MECHANISMS, SITES, PLATES, STAINS, CELLS = 4, 5, 4, 5, 6
-"""Classes; sites, the last of which is new; plates of a site; channels; the most cells of an image."""
+"""Numbers of classes, sites (the last is new), plates per site, channels, and the most cells per image."""
 
 CELL_RANGES = {
     "radius": (0.22, 0.42),  # of a cell, in half sides of the image
@@ -26,35 +26,39 @@ CELL_RANGES = {
     "fibers": (2.0, 7.0),
     "crowd": (0.3, 1.0),  # the part of the places for cells that are taken
 }
-"""What a mechanism changes, and the range of each."""
+"""The traits that a mechanism changes, with their ranges."""
 
 
 class Plates:
     """Cells under five stains, on plates of several sites with batch effects.
 
-    Each image has a few cells, drawn.  A *mechanism*, the label, changes how they look: their size, length,
-    nucleus, membrane, grains, fibers and number.  Each *compound* has one of the mechanisms and its own way
-    of it; few are frequent, and many are rare.  The *dose* says how much it changes.  Each *plate* has its
-    gain and its offset of each channel, each *site* a gain too, and stripes in the background.
+    The cells are drawn, a few in each image. A *mechanism*, the label, changes how they look: their
+    size, length, nucleus, membrane, grains, fibers and number. Each *compound* has a mechanism with
+    a variation of its own; a few compounds are frequent, and many are rare. The *dose* is the
+    strength of the change. Each *plate* has a gain and an offset for each channel; each *site* has
+    a gain too, and stripes in the background.
 
-    In the training split mechanism and site go together, as where each site tests one kind of compounds;
-    in the test split they are independent.  What tells the site tells the label in training, and not there.
+    In the training split, mechanism and site are correlated, as if each site tested one kind of
+    compounds; in the test split they are independent. So features of the site predict the label in
+    training, but not in testing.
 
-    Columns: ``label`` and ``mechanism``, 0 to 3 (the same; one to evaluate on, one to condition on);
-    ``compound``, class ids, at most 4 times ``compounds``; ``dose``, from .5 to 1; ``site``, 0 to 3, and
-    the new one 4; ``plate``, class ids, 4 of each site.
+    Columns: ``label`` and ``mechanism``, 0 to 3 (equal; one to evaluate on, one to condition on);
+        ``compound``, class ids, at most 4 times ``compounds``; ``dose``, from .5 to 1; ``site``, 0
+        to 3, and 4 for the new site; ``plate``, class ids, 4 of each site.
 
     Args:
         train: The number of training samples.
         test: The number of test samples.
-        size: Height and width of the images in pixels, 8 or more; all of a split have at most 2^32 numbers.
+        size: Height and width of the images in pixels, 8 or more; all images of a split have at
+            most 2^32 numbers.
         compounds: The number of compounds of each mechanism; the k-th is drawn 1/k as often as the first.
-        agreement: The share of training samples of mechanism i that are of site i, from .25, which is
-            chance, to 1.
+        agreement: The share of training samples of mechanism i that come from site i, from .25
+            (chance) to 1.
         effect: How strong batch effects are, 0 or more; 0: none.
-        held_out: What the test split has: ``"sites"``, those of training; ``"validation"``, these too, by
-            other samples, to choose with; ``"new site"``, one that training does not have.
-        seed: Of what plates, sites, mechanisms and compounds do, and of all samples.
+        held_out: The sites of the test split: ``"sites"``, those of training; ``"validation"``, the
+            same with other samples, to choose settings on; ``"new site"``, one that training does
+            not have.
+        seed: Seed of all effects and of all samples.
 
     Raises:
         ValueError: If a parameter is out of its range.
@@ -146,9 +150,9 @@ def cells(unit: Tensor, size: int, generator: torch.Generator) -> Tensor:
     """Images of cells, (n, 5, size, size) in [0, 1]: nucleus, body, membrane, grains and fibers.
 
     Args:
-        unit: (n, traits) where each trait lies in its range, from 0 to 1.
+        unit: (n, traits) each trait's position in its range, from 0 to 1.
         size: Height and width in pixels.
-        generator: Of places, angles and which places are taken.
+        generator: Draws places, angles and the taken places.
     """
     n = len(unit)
     low, high = torch.tensor([*CELL_RANGES.values()]).T
@@ -177,7 +181,7 @@ def cells(unit: Tensor, size: int, generator: torch.Generator) -> Tensor:
 
 
 def _stripes(stripes: Tensor, size: int, generator: torch.Generator) -> Tensor:
-    """Stripes of a site, (n, 5, size, size) in [0, 1], which begin anywhere."""
+    """Stripes of a site, (n, 5, size, size) in [0, 1], with a random offset."""
     n = len(stripes)
     line = torch.arange(size) / size
     turn, often = math.pi * stripes[:, 0], 2 * math.pi * (2 + 4 * stripes[:, 1])

@@ -21,7 +21,7 @@ def check_split(split: str) -> str:
 
 
 def check_fraction(test_fraction: float | None, seed: int) -> None:
-    """Refuse a test fraction, unless None, or a seed that is out of range, with a ValueError."""
+    """Raise ValueError for a test fraction (if not None) or a seed out of range."""
     if test_fraction is not None and not 0 < number("test_fraction", test_fraction) < 1:
         raise ValueError(f"test_fraction must lie between 0 and 1, not {test_fraction!r}")
     whole("seed", seed, 0)  # to what scikit-learn accepts
@@ -36,26 +36,26 @@ def hold_out(
 ) -> dict[str, Tensor]:
     """Rows of ``"train"`` and ``"test"``, in order; each class has the same share in both.
 
-    Samples without a label are no class.  Those with one are split as if they were alone; of the others, or
-    of their groups where no sample has a label, the share is drawn at random, and rounded.  If no sample
+    Samples without a label are not a class. Samples with a label are split by themselves. Of the
+    other samples, or of groups without any label, a rounded share is drawn at random. If no sample
     has a label, all are split as one class.
 
     Args:
-        label: (N,) class ids; -1 where a sample has none.
+        label: (N,) class ids; -1 for samples without one.
         test_fraction: The part of each class that is for testing, between 0 and 1.
-        seed: Of the choice.
+        seed: Seed of the choice.
         groups: (N,) ids of samples that belong together and come into one split.  The shares are then as
             near as whole groups allow.
         words: The word of each class id, for errors; None: the classes have none.
 
     Raises:
-        ValueError: For a label that is no class, a class of a single sample, or group, and if a split would
-            get no sample of some class.
+        ValueError: For a label that is not a class, a class of one sample or one group, and if a
+            split would get no sample of some class.
     """
     if not (label == label.round()).all():
         raise ValueError(
-            "test_fraction keeps a part of each class for testing, and the label holds other numbers than"
-            " class ids: name the test samples instead"
+            "test_fraction keeps a part of each class for testing, but the label holds numbers "
+            "that are not class ids: name the test samples instead"
         )
     units = arange(len(label)) if groups is None else groups
     missing = Variable(label, "categorical").missing
@@ -79,7 +79,7 @@ def _hold_out_classes(
     words: Sequence[str] | None,
     some: str,
 ) -> dict[str, Tensor]:
-    """As `hold_out`, where all samples have a label, or none has; ``some`` is what errors call them."""
+    """`hold_out` if all samples have a label, or none has; ``some`` names the samples in errors."""
     from sklearn.model_selection import train_test_split
 
     units = arange(len(label)) if groups is None else groups
@@ -98,7 +98,7 @@ def _hold_out_classes(
     if not max(1, len(ids)) <= test <= len(label) - len(ids):
         raise ValueError(
             f"test_fraction={test_fraction} of {len(label)} samples{some} leaves {len(label) - test} to"
-            f" train on and {test} to test on, and each split needs one of each of {len(ids)} classes:"
+            f" train on and {test} to test on, but each split needs a sample of each of {len(ids)} classes:"
             " give another test_fraction, or name the test samples instead"
         )
     rows = train_test_split(
@@ -113,7 +113,7 @@ def _hold_out_classes(
 
 
 FOLDS = 20
-"""The parts into which groups are dealt, of which some are for testing."""
+"""The number of parts into which groups are divided; some parts are for testing."""
 
 
 def _hold_out_groups(

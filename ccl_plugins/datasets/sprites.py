@@ -14,7 +14,7 @@ from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.protocols import ValueType
 
 SHAPES = ("triangle", "ell", "tee")
-"""The names of shapes, by their ids.  No turn but a whole one leaves one of them as it was."""
+"""The names of shapes, by their ids. No rotation maps a shape to itself, except a full one."""
 
 SCALES = (0.35, 0.6)
 """The least and the largest half side of a shape, in parts of the image's half side."""
@@ -24,28 +24,32 @@ DARKEST = 0.25
 
 
 class Sprites:
-    """One shape on black in each image, with the five numbers that it is drawn from.
+    """One shape on black in each image, with the five quantities that define it.
 
-    All are drawn at random, independent of each other, and none is lost in the image.  Images are drawn as
-    they are read, so that a hundred million need the memory of their columns alone, 44 bytes a sample.  An
-    augmentation that changes one of the numbers makes it unknowable: turns, crops, color jitter.
+    The quantities are random and independent of each other, and the image shows all of them. Images
+    are drawn when they are read, so a hundred million images need only the memory of their columns,
+    44 bytes a sample. Augmentations such as rotations, crops and color jitter destroy the quantity
+    that they change.
 
-    Columns: ``label`` and ``shape``, 0 to 2 (the same; one to evaluate on, one to condition on);
-    ``scale``, half the side of the shape, from .35 to .6 of the image's half side; ``angle``, (N, 2) the
+    Columns: ``label`` and ``shape``, 0 to 2 (equal; one to evaluate on, one to condition on);
+        ``scale``, half the side of the shape, from .35 to .6 of the image's half side; ``angle``,
+        (N, 2) the
     cosine and the sine; ``place``, (N, 2) the center, right and down from the middle, in half sides;
     ``color``, (N, 3) in [0, 1].
 
     Args:
         train: The number of training samples.
         test: The number of test samples.
-        size: Height and width of the images in pixels, 8 or more; all of a split have at most 2^32 numbers.
-        seed: Of the numbers.
+        size: Height and width of the images in pixels, 8 or more; all images of a split have at
+            most 2^32 numbers.
+        seed: Seed of the quantities.
 
     Raises:
         ValueError: If a number is out of its range.
 
     Source:
-        After Matthey et al., dSprites (2017), whose shapes look alike after some turns and have no color.
+        After Matthey et al., dSprites (2017), whose shapes look the same after some rotations and
+        have no color.
     """
 
     def __init__(
@@ -111,7 +115,7 @@ class Drawn:
     def __getitem__(self, index: int) -> Tensor:
         """An image."""
         if not -len(self) <= index < len(self):
-            raise IndexError(f"there are {len(self)} images, and none at {index}")
+            raise IndexError(f"there are {len(self)} images, but none at {index}")
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[Tensor]:
@@ -129,7 +133,7 @@ def draw(
 
     Args:
         shape: (n,) ids, places in `SHAPES`.
-        scale: (n,) half their side, in half sides of the image, as ``place``.
+        scale: (n,) half the shapes' side, in half sides of the image.
         angle: (n, 2) cosine and sine.
         place: (n, 2) their centers, right and down from the middle.
         color: (n, 3) in [0, 1].
@@ -148,7 +152,7 @@ def draw(
 
 
 def _box(x: Tensor, y: Tensor, left: float, right: float, top: float, bottom: float) -> Tensor:
-    """How far points are outside of a box: above 0 outside, below 0 inside."""
+    """The signed distance of points from a box: above 0 outside, below 0 inside."""
     wide, high = (x - (left + right) / 2).abs(), (y - (top + bottom) / 2).abs()
     return torch.maximum(wide - (right - left) / 2, high - (bottom - top) / 2)
 

@@ -17,19 +17,19 @@ from ccl_plugins.protocols import Dataset, ValueType, trait
 
 
 class Subset:
-    """A random part of another data set, with as many samples of each class as of another.
+    """A random part of another data set, with equally many samples of each class.
 
-    To try a method on a few thousand images of a large data set, and to save its time.  A class with fewer
-    samples than its share gives all that it has, and the others share the rest.  Samples stay in the
-    order of the data set.  With one seed, a smaller part lies inside a larger one.
+    Use it to try a method quickly on a few thousand images of a large data set. A class with fewer
+    samples than its share gives all its samples, and the other classes share the rest. Samples stay
+    in the order of the data set. With the same seed, a smaller part is a subset of a larger one.
 
     Args:
         of: The data set.
         train: The number of training samples; None: all.
         test: The number of test samples; None: all.
-        seed: Of the choice.
-        column: The class ids that are balanced; a missing one (-1) counts as a class.  None: a random part,
-            which keeps the shares of the classes.
+        seed: Seed of the choice.
+        column: The column of class ids that is balanced; a missing id (-1) counts as a class. None:
+            a random part, which keeps the shares of the classes.
         keep: Whether to keep each sample in memory once it has been read, so that small images are
             decoded once and not in every epoch.
 
@@ -65,7 +65,7 @@ class Subset:
         full = self.of(split)
         if size is not None and size > len(full):
             raise ValueError(
-                f"{split} must be at most {len(full)}, the samples there are, not {size}"
+                f"{split} must be at most {len(full)}, the number of samples, not {size}"
             )
         rows = range(len(full)) if size is None else self._rows(full, size)
         samples: data.Dataset[Any] = data.Subset(full, rows)
@@ -110,21 +110,21 @@ class Kept(OfOthers):
         return self.read[index]
 
     def _read_together(self, indices: Sequence[int]) -> list[Any]:
-        """Some samples, where ``samples`` reads several at once: those that were not read yet."""
+        """Some samples; those not read before are read in one call if ``samples`` supports this."""
         if new := [index for index in dict.fromkeys(indices) if index not in self.read]:
             self.read.update(zip(new, self.samples.__getitems__(new), strict=True))
         return [self.read[index] for index in indices]
 
 
 def balanced(ids: Tensor, size: int, seed: int) -> list[int]:
-    """Rows of a random part with as many samples of each class as of another, in order.
+    """Rows, in order, of a random part with equally many samples of each class.
 
     The samples are shuffled, and the classes take turns: each gives its next sample.
 
     Args:
         ids: (N,) class ids.
         size: The number of rows, at most N.
-        seed: Of the choice.
+        seed: Seed of the choice.
     """
     shuffled = torch.randperm(len(ids), generator=torch.Generator().manual_seed(seed))
     by_class = ids[shuffled].argsort(stable=True)

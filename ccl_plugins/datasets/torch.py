@@ -19,14 +19,15 @@ _PIXELS = torch.arange(4 * 3 * 64).reshape(4, 3, 8, 8).to(torch.uint8)
 class TorchDataset:
     """Your own Datasets, one to train and one to test on, with a table of metadata for each.
 
-    A configuration cannot hold objects: pass the data set that
-    ``ccl.create("dataset", "torch", train=..., ...)`` makes to the pipeline, whose record calls it local.
+    A configuration cannot hold objects: pass the result of ``ccl.create("dataset", "torch",
+    train=..., ...)`` to the pipeline; the record names it as local.
 
     Args:
-        train: A map-style Dataset of images, or of tuples that begin with one: PIL images, or other
-            inputs that the views take.  Its transform, if it has one, must not augment.  If its items are
-            dictionaries, as those of Hugging Face's ``datasets``, give ``image`` and ``label``.
-        test: Likewise.
+        train: A map-style Dataset of images, or of tuples that begin with an image: PIL images, or
+            other inputs that the views take. Its own transform must not augment. If its items are
+            dictionaries, such as those of Hugging Face's ``datasets``, give ``image`` and
+            ``label``.
+        test: The same for testing.
         metadata: Columns of the training samples by name, as a mapping or a data frame: numbers, words,
             or one vector per row.  Without a column ``label``, the labels are read from the
             ``targets``, ``labels`` or ``samples`` of ``train``.
@@ -36,8 +37,8 @@ class TorchDataset:
             ``"continuous"``.
         image: The key of the image in items that are dictionaries.
         label: The key of the label in items that are dictionaries.
-        text: Columns of the metadata, or keys of items that are dictionaries, that are texts, such as
-            captions, and no metadata.
+        text: Columns of the metadata, or keys of dictionary items, that are texts, such as
+            captions.
         group: The column of samples that belong together, such as ``"patient_id"``: they are held out for
             validation together, and intervals are over groups.
 
@@ -68,12 +69,12 @@ class TorchDataset:
     ) -> None:
         if image is None and label is not None:
             raise ValueError(
-                f"label={label!r} is a key of dictionaries: give the key of the image, too"
+                f"label={label!r} is a key of dictionaries: give image=, the key of the image, too"
             )
         for split, samples in (("train", train), ("test", test)):
             if not (hasattr(samples, "__len__") and hasattr(samples, "__getitem__")):
                 raise TypeError(
-                    f"{split} must have a length and give a sample for an index, which a"
+                    f"{split} must have a length and return a sample for an index, which a"
                     f" {type(samples).__name__} does not"
                 )
         if image is not None:

@@ -39,19 +39,19 @@ SPLITS: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
     "SVHN": _BY_NAME,
     "USPS": _BY_FLAG,
 }
-"""torchvision's arguments for train and test, of its classification data sets that have both."""
+"""torchvision's arguments for train and test, for its classification data sets that have both splits."""
 
 
 class TorchVision:
     """A classification data set of torchvision by its name, such as CIFAR10, STL10 or MNIST.
 
-    Columns: ``label``.  Small images are kept in memory, as in torchvision; gray ones have one channel,
-    which the views repeat if three are wanted.
+    Columns: ``label``. Small images are kept in memory, as in torchvision; gray images have one
+        channel, which the views repeat if the network takes three.
 
     Args:
-        name: As torchvision writes it: CIFAR10, CIFAR100, Country211, DTD, FGVCAircraft, FashionMNIST,
-            Flowers102, Food101, GTSRB, ImageNet, Imagenette, KMNIST, MNIST, OxfordIIITPet, STL10, SVHN
-            or USPS.
+        name: torchvision's name: CIFAR10, CIFAR100, Country211, DTD, FGVCAircraft, FashionMNIST,
+            Flowers102, Food101, GTSRB, ImageNet, Imagenette, KMNIST, MNIST, OxfordIIITPet, STL10,
+            SVHN or USPS.
         root: The folder that holds it, in the layout that torchvision expects.
         download: Whether torchvision may download what is missing.
 
@@ -107,7 +107,7 @@ class TorchVision:
 
 
 def channels_first(pixels: Tensor) -> Tensor:
-    """(N, channels, height, width), of that, of (N, height, width, 3) or of gray (N, height, width)."""
+    """(N, channels, height, width), from the same, (N, height, width, 3) or gray (N, height, width)."""
     if pixels.ndim == 3:
         return pixels[:, None]
     return pixels.permute(0, 3, 1, 2).contiguous() if pixels.shape[-1] == 3 else pixels

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 CHILDREN = 8
-"""Boxes in a box; in the smallest, samples."""
+"""The number of boxes in a box; the smallest boxes have this number of samples."""
 
 
 class Cover(NamedTuple):
     """For each of n anchors, boxes that together hold every sample with weight, each sample once.
 
     Args:
-        start: (n + 1,) where the boxes of each anchor begin; the last entry is their total number b.
+        start: (n + 1,) the first box of each anchor; the last entry is the total number b.
         first: (b,) the place of the first sample in each box.
         size: (b,) the number of samples in it.
         mass: (b,) an upper bound on the sum of their weights, above 0.
@@ -30,7 +30,7 @@ class Cover(NamedTuple):
 
 
 class Boxes:
-    """Samples in the order of a k-d tree, where neighbors stand together, and boxes around runs of them.
+    """Samples in the order of a k-d tree, where neighbors are together, and boxes around runs of them.
 
     A box of level l holds the samples at ``CHILDREN**l`` successive places and bounds each of their
     numbers from below and above.  The boxes of level 0 are the samples; the highest level has one box.
@@ -41,7 +41,7 @@ class Boxes:
     Attributes:
         values: (N, c) float32 in the tree's order.
         order: (N,) the samples in that order.
-        place: (N,) where in `order` each sample stands.
+        place: (N,) the position of each sample in `order`.
     """
 
     def __init__(self, values: Tensor) -> None:
@@ -73,15 +73,15 @@ class Boxes:
         weight: Callable[[np.ndarray], np.ndarray],
         share: float,
     ) -> Cover:
-        """Boxes around anchors, small where they may hold much weight.
+        """Boxes around anchors, which are small if they may hold much weight.
 
         Starting from the box of all samples, every box that holds more than ``share`` of the summed bounds
-        of its anchor is replaced by its children, until only samples hold as much.
+        of its anchor is replaced by its children, until only single samples hold more.
 
         Args:
             anchors: (n,) places.
             own_pair: Whether an anchor itself has weight.
-            weight: From squared distances to weights; it never increases.
+            weight: A function from squared distances to weights that never increases.
             share: Above 0; a smaller one means more boxes and closer bounds.
         """
         # Of the boxes of all anchors: the anchor, the level, the number in the level, and the bound.
@@ -124,7 +124,7 @@ class Boxes:
         return np.einsum("pkc,pkc->pk", away, away)
 
     def _count(self, level: np.ndarray, box: np.ndarray) -> np.ndarray:
-        """Samples in boxes; 0 in those that only fill up the last row of siblings."""
+        """The number of samples in boxes; 0 in boxes that only fill up the last row of siblings."""
         width = self._width.take(level)
         return (len(self.values) - box * width).clip(0, width)
 

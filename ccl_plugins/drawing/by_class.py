@@ -11,7 +11,7 @@ from ccl_plugins.protocols import Kernel
 
 
 class Groups:
-    """Samples sorted by their value, so that samples of equal value stand side by side.
+    """Samples sorted by their value, so that samples of equal value are next to each other.
 
     Building it takes one sort and no loop over values.
 
@@ -21,9 +21,9 @@ class Groups:
     Attributes:
         order: (N,) the samples, group by group.
         ids: (N,) each sample's group, 0 to G - 1 in the order of the values.
-        place: (N,) where in `order` each sample stands.
-        first: (G,) where in `order` each group begins.
-        count: (G,) samples in each group.
+        place: (N,) the position of each sample in `order`.
+        first: (G,) the position of each group's first sample in `order`.
+        count: (G,) the number of samples in each group.
     """
 
     def __init__(self, values: Tensor) -> None:
@@ -107,7 +107,7 @@ class ByClassKernel:
 
 
 def _compact(ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The samples in order of their ids, ids 0 to G - 1, and where each begins in that order."""
+    """The samples in the order of their ids, ids 0 to G - 1, and the first position of each id."""
     order = ids.argsort(stable=True)
     ordered = ids[order]
     begins = torch.ones(len(ids), dtype=torch.bool)

@@ -15,13 +15,13 @@ SHARE = 1 / 12
 """Boxes with more than this share of an anchor's summed bounds are opened at first; see `Boxes.cover`."""
 
 SMALLER = 1 / 8
-"""What the share is multiplied by for anchors whose candidates are all rejected."""
+"""The factor of the share for anchors whose candidates are all rejected."""
 
 CANDIDATES = (6, 24, 96)
-"""Candidates of an anchor, round by round: more at once are cheaper than a further round, if needed."""
+"""The number of an anchor's candidates in each round; more candidates are cheaper than another round."""
 
 TOGETHER = 2**14
-"""Anchors divided by the share, at a time: a bound on memory."""
+"""The most anchors at a time, divided by the share: a bound on memory."""
 
 
 class ByDistance:
@@ -29,9 +29,9 @@ class ByDistance:
 
     Exact at any scale, up to the rounding of float32, by rejection: boxes around the anchor hold all
     samples with weight.  A box is proposed in proportion to an upper bound on its summed weight, and in it
-    a sample uniformly, which is accepted with the probability ``weight * size / bound``.  Loose bounds cost
-    candidates and change no probability: few boxes are opened at first, and more for anchors whose
-    candidates are all rejected.
+    a sample uniformly, which is accepted with the probability ``weight * size / bound``. Loose
+    bounds cost candidates but do not change probabilities: few boxes are opened at first, and more
+    for anchors whose candidates are all rejected.
 
     Args:
         radial: The kernel by squared distance; it never increases.
@@ -56,7 +56,7 @@ class ByDistance:
         return self.boxes.order[torch.from_numpy(np.where(partners < 0, places, partners))]
 
     def _draw(self, anchors: np.ndarray, share: float, draws: np.random.Generator) -> np.ndarray:
-        """(n,) places of partners of anchors at places (n,); -1 where all candidates are rejected."""
+        """(n,) places of partners of anchors at places (n,); -1 if all candidates are rejected."""
         cover = self.boxes.cover(anchors, self.own_pair, self._weight, share)
         ends = _ends(cover)
         partners = np.where(np.diff(cover.start) > 0, -1, anchors)
@@ -86,7 +86,7 @@ class ByDistance:
 
 
 def _ends(cover: Cover) -> np.ndarray:
-    """(b,) where boxes end on a line; those of anchor i fill i to i + 1 in proportion to their mass.
+    """(b,) the ends of boxes on a line; the boxes of anchor i fill i to i + 1 in proportion to their mass.
 
     Each mass is divided by its anchor's total before the sum, in which small totals would be lost beside
     large ones.

@@ -23,13 +23,14 @@ FEW = 3
 """The most columns for which boxes are cheaper than candidates from all samples, at any scale."""
 
 TOGETHER = 64
-"""Anchors that share their candidates; fewer cost less, until the calls do."""
+"""The number of anchors that share candidates: fewer cost less, until calls dominate."""
 
 CANDIDATES = 8
-"""Candidates per anchor at first; with more, anchors that share them have fewer partners in common."""
+"""The first number of candidates per anchor; with more, anchors that share them have fewer common
+partners."""
 
 PART = 2**16
-"""Samples at a time whose diagonal is computed."""
+"""The number of samples at a time whose diagonal is computed."""
 
 
 def by_kernel(values: Tensor, own_pair: bool, kernel: Kernel) -> Partners:

@@ -24,8 +24,8 @@ def among_nearest(values: Tensor, own_pair: bool, k: int) -> Partners:
     With ``own_pair`` a sample is one of its k nearest.
 
     Raises:
-        TypeError: For a ``k`` that is no whole number.
-        ValueError: For one out of range.
+        TypeError: For a ``k`` that is not a whole number.
+        ValueError: For a ``k`` out of range.
     """
     most = len(values) - (not own_pair)
     if not 1 <= number("nearest", k) <= most:
@@ -38,7 +38,7 @@ def among_nearest(values: Tensor, own_pair: bool, k: int) -> Partners:
 class NearestOnLine:
     """The k nearest samples by one number.
 
-    They are neighbors in the order of the (N, 1) values; bisection finds where they begin.  Of two samples
+    They are neighbors in the order of the (N, 1) values; bisection finds the first. Of two samples
     at equal distance, the first in that order counts as nearer.
     """
 
@@ -61,7 +61,7 @@ class NearestOnLine:
         return self._order[torch.from_numpy(chosen)]
 
     def _first(self, place: np.ndarray, others: int) -> np.ndarray:
-        """Where the window of a sample and its nearest ``others`` begins."""
+        """The first place of the window of a sample and its nearest ``others``."""
         values, size = self._values, len(self._values)
         low = np.maximum(place - others, 0)
         high = np.minimum(place, size - 1 - others)
@@ -76,7 +76,7 @@ class NearestOnLine:
 
 
 class Nearest:
-    """The k nearest samples by several numbers, which are remembered once they are found."""
+    """The k nearest samples by several numbers, which are cached."""
 
     def __init__(self, values: Tensor, own_pair: bool, k: int) -> None:
         self.values = values.numpy()

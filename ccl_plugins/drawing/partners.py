@@ -11,8 +11,8 @@ from torch import Tensor
 class Partners(Protocol):
     """The distribution P(.|z) of samples given an anchor's condition z.
 
-    Constructors take ``values``, (N,) or (N, c) of the condition, and ``own_pair``, whether a sample may be
-    its own partner; it always is if there is no other candidate.
+    Constructors take ``values``, (N,) or (N, c) of the condition, and ``own_pair``, whether a
+    sample may be its own partner, which it always is without another candidate.
     """
 
     def draw(self, anchors: Tensor, draws: np.random.Generator) -> Tensor:

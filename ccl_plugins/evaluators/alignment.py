@@ -1,4 +1,4 @@
-"""How near the projections of two views of a sample lie."""
+"""The distance of the projections of two views of a sample."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Alignment:
     """Distance of the projections of two views of a sample.
 
     Gives ``"projections/alignment"``, the mean of ``|x - y|²`` for the first two views: 0 if they agree, 2
-    for unrelated directions.  It is 0 in a collapse too, when `uniformity` is 0.
+    for unrelated directions. It is also 0 after a collapse, in which `uniformity` is 0 too.
 
     Split: measured on the test split; nothing is fitted and nothing selected.
 

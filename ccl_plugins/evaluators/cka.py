@@ -16,35 +16,35 @@ from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 @dataclass(eq=False, repr=False)
 class CKA:
-    """Likeness of frozen features and those before training, by linear centered kernel alignment (CKA).
+    """Similarity of frozen features to those before training, by linear centered kernel alignment (CKA).
 
-    ``HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))`` of ``K = XXᵀ`` and ``L = YYᵀ``, of the features X after and
-    Y before training.  Gives ``"features/cka"``: 1 if X is Y up to a rotation, one factor and a shift.
-    Before training it is 1.  No number of samples² is stored.
+    ``HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))`` of ``K = XXᵀ`` and ``L = YYᵀ``, of the features X
+    after and Y before training. Gives ``"features/cka"``: 1 if X is Y up to a rotation, one factor
+    and a shift, so 1 before training. No matrix of samples by samples is stored.
 
-    The unbiased estimate of HSIC leaves out what a sample has with itself.  With more features than samples
-    the biased one is near 1 for any X, which its chance level shows: the mean over all orders of the
-    samples of Y.  The interval draws samples by their effect on the number, exact in leaving out one sample
-    (the jackknife's).
+    The unbiased estimate of HSIC leaves out the similarity of a sample to itself. With more
+    features than samples, the biased estimate is near 1 for any X. Its chance level, the mean over
+    all orders of the samples of Y, shows this. The interval resamples the effects of single samples
+    on the number, computed by leaving out one sample (jackknife).
 
     Split: the test split; nothing is fitted and nothing selected.
 
     Args:
-        estimator: Of HSIC, ``"unbiased"`` or ``"biased"``.
-        samples: The most samples that are compared, 5 or more; of a larger split so many of a fixed
-            shuffle, the same for all runs.
+        estimator: The estimate of HSIC, ``"unbiased"`` or ``"biased"``.
+        samples: The most samples that are compared, 5 or more; of a larger split, the first of a
+            fixed shuffle, the same for all runs.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, for fewer than five samples, and for
             features that are not finite.
-        UndefinedMetric: Without the features before training, which a run keeps of its test split if its
-            own ``evaluate`` names ``cka``; and for features that are the same for all samples.
+        UndefinedMetric: Without the features before training, which a run keeps if its own
+            ``evaluate`` names ``cka``; and for features that are the same for all samples.
 
     Source:
         Kornblith et al., Similarity of Neural Network Representations Revisited (2019), section 3; Song
         et al., Feature Selection via Dependence Maximization (2012), eq. (5), for the unbiased estimate,
-        used for CKA by Nguyen et al., Do Wide and Deep Networks Learn the Same Things? (2021), there as
-        a mean over batches.  Written without the papers at hand.
+        used for CKA by Nguyen et al., Do Wide and Deep Networks Learn the Same Things? (2021),
+        there as a mean over batches. Written without access to the papers.
     """
 
     reads_original = True
@@ -84,13 +84,13 @@ class CKA:
             traces = x.square().sum() * y.square().sum() / (len(x) - 1)
             chance = (traces / ((x.T @ x).norm() * (y.T @ y).norm())).item()
         words = (
-            "how alike the test samples lie in the features and in those before training, at most 1"
+            "the similarity of the features of the test samples to those before training, at most 1"
         )
         return [score("features/cka", None, numbers, words, chance)]
 
 
 def _centered(x: Tensor) -> Tensor:
-    """Features (n, f) in float64, less their mean, in the unit of the largest."""
+    """Features (n, f) in float64, centered, divided by their largest absolute value."""
     x = x.double() - x.double().mean(0)
     return x / x.abs().max().clamp_min(1 / LARGEST)
 

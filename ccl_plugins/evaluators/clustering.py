@@ -33,29 +33,29 @@ from ccl_plugins.protocols import Frozen, Measurement
 class Clustering(OfColumn):
     """Agreement of k-means clusters of frozen features with classes.
 
-    Gives ``"clustering/accuracy"``, the fraction of samples that are of their cluster's class, where the
-    Hungarian algorithm gives each cluster another class so that the fraction is largest;
-    ``"clustering/nmi"``, the mutual information of clusters and classes over the mean of their entropies;
-    and ``"clustering/ari"``, the adjusted Rand index, 0 for random clusters.  For another column,
-    ``"clustering-<column>/..."``.
+    Gives ``"clustering/accuracy"``, the fraction of samples in their cluster's class, where the
+    Hungarian algorithm assigns a different class to each cluster so that the fraction is largest;
+    ``"clustering/nmi"``, the mutual information of clusters and classes over the mean of their
+    entropies; and ``"clustering/ari"``, the adjusted Rand index, 0 for random clusters. For another
+    column, ``"clustering-<column>/..."``.
 
     Split: k-means is fitted to the training split without classes; the samples of ``split`` belong to
     their nearest centroid.  The Hungarian algorithm sees the measured samples' classes, as in all papers
     that report this accuracy.  Selection: of the restarts the one with the least sum of squared distances.
 
     Args:
-        k: Clusters, 2 or more; None: as many as the column has classes in the training split.
+        k: The number of clusters, 2 or more; None: the number of classes in the training split.
         restarts: Random starts of k-means, 1 or more.
         unit: Whether features are scaled to unit length first, as in IDFD and SCAN.
         split: ``"test"`` or ``"train"``.
-        seed: Of the random starts.
+        seed: Seed of the random starts.
         column: Categorical column of the metadata; samples without a class are left out, and a warning
             counts them.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
             there are fewer training samples than clusters, or a feature is not finite.
-        UndefinedMetric: If the measured samples are of one class.
+        UndefinedMetric: If all measured samples have one class.
 
     Source:
         Van Gansbeke et al., SCAN: Learning to Classify Images without Labels (2020); Tao et al.,
@@ -109,13 +109,14 @@ class Clustering(OfColumn):
         measures = {
             "accuracy": (
                 mean(matched(table)[clusters] == index),
-                f"the share of the {samples} whose {self.column} is that of their cluster, each cluster of"
-                " another class",
+                f"the share of the {samples} whose {self.column} is that of their cluster, with a "
+                "different one for each cluster",
                 most_frequent(ids),
             ),
             "nmi": (
                 _shares(over_tables(normalized_information)),
-                f"what {agreement} of the {samples} say of each other, as a share of their entropies",
+                f"the mutual information of {agreement} of the {samples}, as a share of the mean "
+                "of their entropies",
                 0.0,
             ),
             "ari": (
@@ -129,7 +130,7 @@ class Clustering(OfColumn):
 
 
 def _shares(found: Estimate) -> Estimate:
-    """The estimate of a number in 0 to 1, whose interval was moved and may reach beyond."""
+    """The estimate of a number from 0 to 1, with its interval clipped to this range."""
     if found["interval"] is not None:
         low, high = found["interval"]
         found["interval"] = max(low, 0.0), min(high, 1.0)
@@ -137,7 +138,7 @@ def _shares(found: Estimate) -> Estimate:
 
 
 def matched(table: Tensor) -> Tensor:
-    """(k,) the class of each cluster, each class once, with the most samples; -1 for clusters beyond.
+    """(k,) the class of each cluster, each class once, so that most samples agree; -1 for further clusters.
 
     Args:
         table: (k, c) how many samples of each class a cluster has.

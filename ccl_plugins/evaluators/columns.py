@@ -1,4 +1,4 @@
-"""The features and column values that evaluators read: checked, without missing samples, in float64."""
+"""The features and column values that evaluators read: checked, in float64, without missing values."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Split = Literal["train", "test"]
 SPLITS = get_args(Split)
 
 SAMPLES = {"train": "training samples", "test": "test samples"}
-"""What sentences call the samples of a split."""
+"""The name of a split's samples in sentences."""
 
 LARGEST = 1e18
-"""The largest feature: squares of larger ones do not fit into a float32."""
+"""The largest allowed feature: squares of larger numbers do not fit into a float32."""
 
 
 class OfColumn:
-    """An evaluator that reads one column of the metadata, the one that its ``column`` names."""
+    """An evaluator that reads one column of the metadata, named by its ``column``."""
 
     column: str
     column_types: ClassVar[Sequence[ValueType]] = ("categorical",)
@@ -53,17 +53,17 @@ class OfColumn:
 
 
 def name_prefix(name: str, column: str, *, main: str = "label") -> str:
-    """What names of measurements begin with: ``"name"``, or ``"name-column"`` if not of the main column."""
+    """The beginning of measurements' names: ``"name"``, or ``"name-column"`` if not the main column."""
     return name if column == main else f"{name}-{column}"
 
 
 def in_words(column: str) -> str:
-    """What sentences call a column: the label, or the others by their names."""
+    """The name of a column in sentences: the label, or a column's own name."""
     return "the label" if column == "label" else column
 
 
 def most_frequent(ids: Tensor, classes: int = 1) -> float:
-    """The share of the most frequent class, or of so many, in class ids (n,)."""
+    """The share of the most frequent class, or of the given number of classes, in class ids (n,)."""
     counts = ids.unique(return_counts=True)[1]
     return counts.topk(min(classes, len(counts))).values.sum().item() / len(ids)
 
@@ -71,7 +71,7 @@ def most_frequent(ids: Tensor, classes: int = 1) -> float:
 def score(
     name: str, column: str | None, numbers: Estimate, sentence: str, chance: float
 ) -> Measurement:
-    """A measurement that is the higher, the more the features hold, of a column or of pairs."""
+    """A measurement of a column or of pairs, which is higher if the features hold more."""
     return Measurement(
         name, **numbers, sentence=sentence, column=column, direction="higher", chance=chance
     )
@@ -81,11 +81,11 @@ def accuracy(name: str, column: str, right: Tensor, ids: Tensor, by: str) -> Mea
     """The share of right predictions: ``"name/top1"``, or ``"name-column/top1"`` if not of the label.
 
     Args:
-        name: The evaluator's.
-        column: What is predicted.
-        right: (n,) whether a sample is predicted right, or how often.
+        name: The evaluator's name.
+        column: The predicted column.
+        right: (n,) whether, or how often, a sample is predicted right.
         ids: (n,) the class ids.
-        by: What predicts, in words.
+        by: The predictor, in words.
     """
     words = f"the share of the test samples whose {column} is named right by {by}"
     return score(
@@ -96,7 +96,7 @@ def accuracy(name: str, column: str, right: Tensor, ids: Tensor, by: str) -> Mea
 def top1(name: str, column: str, predicted: Tensor, ids: Tensor, by: str) -> Measurement:
     """The `accuracy` of predicted class ids (n,).
 
-    A warning is logged if one class alone is measured: the share is defined, and tells nothing apart.
+    A warning is logged if only one class is measured: the share is defined, but says nothing.
     """
     if (ids == ids[0]).all():
         logger.warning(
@@ -110,7 +110,7 @@ def top1(name: str, column: str, predicted: Tensor, ids: Tensor, by: str) -> Mea
 
 
 def differing_values(column: str, values: Tensor, metric: str) -> Tensor:
-    """The values of a column, (n,) or (n, c), if more than one differs.
+    """The values of a column, (n,) or (n, c), if they are not all equal.
 
     Raises:
         UndefinedMetric: If all are equal.
@@ -197,13 +197,14 @@ Call = TypeVar("Call", bound=Callable[[Any, Frozen, Frozen], list[Measurement]])
 
 
 def of_known_classes(attribute: str) -> Callable[[Call], Call]:
-    """Decorate the call of an evaluator that can find no other classes than those of training.
+    """Decorate the call of an evaluator that can only predict the classes of training.
 
-    It is then measured on the test samples whose class the training split has.  How many samples and
-    classes are left out is a warning, and in the sentences of its measurements.
+    Only test samples whose class occurs in the training split are measured. A warning, and the
+    measurements' sentences, count the samples and classes that are left out.
 
     Args:
-        attribute: The evaluator's attribute that names the column; of numbers all samples are measured.
+        attribute: The evaluator's attribute that names the column; with a column of numbers, all
+            samples are measured.
 
     Raises:
         UndefinedMetric: On use, if training has none of the classes.
@@ -229,9 +230,9 @@ def of_known_classes(attribute: str) -> Callable[[Call], Call]:
 
 
 def of_present_samples(call: Call) -> Call:
-    """Decorate the call of an evaluator that is to get only samples with a value in all its ``columns``.
+    """Decorate the call of an evaluator, so that it gets only samples with a value in all its ``columns``.
 
-    How many are left out, for NaN or -1 in a column, is logged.
+    The number of samples that are left out, with NaN or -1 in a column, is logged.
 
     Raises:
         UndefinedMetric: On use, if no sample of a split has a value in all.
@@ -250,7 +251,7 @@ def of_present_samples(call: Call) -> Call:
 
 
 def _known_classes(train: Frozen, test: Frozen, column: str) -> tuple[Tensor, str]:
-    """The rows (k,) of the test samples without a class that training lacks, and what is left out."""
+    """The rows (k,) of the test samples whose class occurs in training, and a text about the others."""
     known, ids = (torch.as_tensor(each.metadata.get(column, ())) for each in (train, test))
     every = torch.arange(len(test.features))
     sound = len(known) == len(train.features) and len(ids) == len(every) > 0
@@ -266,16 +267,16 @@ def _known_classes(train: Frozen, test: Frozen, column: str) -> tuple[Tensor, st
     classes = "one class" if many == 1 else f"{many} classes"
     if (lacking | missing).all():
         raise UndefinedMetric(
-            f"training has no sample of the {classes} that {count} measured samples have in column"
-            f" {column!r}, so that nothing fitted to it can name them: the evaluator 'held' is fitted"
-            " within the measured samples"
+            f"training has no sample of the {classes} that {count} measured samples have in column "
+            f"{column!r}, so a probe fitted to it cannot predict them: use the evaluator 'held', "
+            "which is fitted within the measured samples"
         )
     left_out = f"{count} of {len(ids)} samples are left out, of {classes} that training lacks"
     return every[~lacking], left_out
 
 
 def measured_by(evaluator: Evaluator, train: Frozen, test: Frozen) -> Sequence[Measurement]:
-    """What an evaluator measures of two splits, whose words get the class ids of the training split.
+    """An evaluator's measurements of two splits; words get the class ids of the training split.
 
     Intervals are over the groups of the samples that it reads.
     """
@@ -310,10 +311,10 @@ def _with_values(evaluator: Evaluator, frozen: Frozen) -> Frozen | None:
 
 
 def numbered_as(train: Frozen, test: Frozen) -> Frozen:
-    """Samples whose words have the class ids that they have in a training split.
+    """Samples whose words have the class ids of a training split.
 
-    Another data set numbers its own words: that of fewer classes has other ids.  So does a split whose
-    columns are words.  Words that the training split lacks are numbered after its own.
+    Another data set, or a split whose columns are words, numbers its own words, and the ids may
+    differ. Words that the training split lacks get the numbers after its own.
     """
     metadata, vocabulary = dict(test.metadata), dict(test.vocabulary)
     for name, words in test.vocabulary.items():
@@ -348,7 +349,8 @@ def _column(frozen: Frozen, column: str) -> Tensor:
     values = torch.as_tensor(choose(frozen.metadata, [column], "the data set")[column])
     if len(values) != len(frozen.features):
         raise ValueError(
-            f"column {column!r} has {len(values)} rows, the features have {len(frozen.features)}"
+            f"column {column!r} has {len(values)} rows, but the features have "
+            f"{len(frozen.features)}"
         )
     finite_features(frozen)
     return values
@@ -369,24 +371,24 @@ def finite_features(frozen: Frozen) -> Tensor:
         row = int((largest > LARGEST).nonzero()[0])
         feature = int((x[row].abs() > LARGEST).nonzero()[0])
         raise ValueError(
-            f"feature {feature} of row {row} (from 0) is {x[row, feature].item():.3g}: beside numbers above"
-            f" {LARGEST:g} all others vanish; a network that diverged gives them, or a column that is no"
-            " feature"
+            f"feature {feature} of row {row} (from 0) is {x[row, feature].item():.3g}: numbers "
+            f"above {LARGEST:g} hide all others; they come from a network that diverged, or from a "
+            "column that is not a feature"
         )
     return x
 
 
 def _present(column: str, variable: Variable) -> Tensor:
-    """(n,) the rows with a value; how many lack one is logged."""
+    """(n,) the rows with a value; the number of rows without one is logged."""
     missing = variable.missing
     if missing.all():
-        raise UndefinedMetric(f"column {column!r} has a value for none of {len(missing)} samples")
+        raise UndefinedMetric(f"column {column!r} has no value for any of {len(missing)} samples")
     _say_missing(column, missing)
     return (~missing).nonzero().flatten()
 
 
 def _say_missing(column: str, missing: Tensor) -> None:
-    """Log in how many samples (n,) a column is missing, if in any."""
+    """Log the number of samples (n,) without a value in a column, if there are any."""
     if missing.any():
         logger.warning(
             "column %r is missing in %d of %d samples, which are not measured",
@@ -397,7 +399,7 @@ def _say_missing(column: str, missing: Tensor) -> None:
 
 
 def fixed_part(n: int, most: int) -> Tensor:
-    """Rows (k,), in order: all of n, or if that is more than ``most``, so many of a fixed shuffle."""
+    """Rows (k,), in order: all n rows, or if n is more than ``most``, the first of a fixed shuffle."""
     if n <= most:
         return torch.arange(n)
     # The stream of RandomState is the same in every version of numpy.

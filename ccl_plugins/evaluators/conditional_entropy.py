@@ -18,15 +18,15 @@ class ConditionalEntropy:
     """Entropy of the weights that CACR gives to negatives: how evenly they surround a query.
 
     Gives ``"projections/conditional_entropy"``, the mean over queries of the entropy in nats of
-    ``π⁻_ij ∝ exp(-t⁻ |x_i - x_j|²)`` over the others of a batch.  It is log(batch - 1) if all others are
-    equally far, and grows as the projections spread.
+    ``π⁻_ij ∝ exp(-t⁻ |x_i - x_j|²)`` over the others of a batch. It is log(batch - 1) if all other
+    samples are equally far, and grows as the projections spread.
 
     Split: measured on the test split, in batches of a fixed shuffle; nothing is fitted and nothing
     selected.
 
     Args:
         t_minus: t⁻, above 0.
-        batch: Samples of a batch, 2 or more; a batch of all if there are fewer.
+        batch: Samples of a batch, 2 or more; if there are fewer, all are one batch.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, for features without projections, and for
@@ -35,7 +35,7 @@ class ConditionalEntropy:
 
     Source:
         Zheng et al., Contrastive Attraction and Contrastive Repulsion for Representation Learning (2023),
-        equation (8) and figure 3, where it is of the batches of a validation split.
+        equation (8) and figure 3, which uses batches of a validation split.
     """
 
     reads_projections = True

@@ -19,22 +19,23 @@ from ccl_plugins.protocols import Dataset, Frozen, Measurement, UndefinedMetric,
 class CrossRetrieval:
     """Retrieval of captions by images and of images by captions, by the cosine of their projections.
 
-    Each image ranks all different texts of its split, of which its own caption is right; each different
-    text ranks all images, of which those with this caption are right.  The rank of a query is the place of
-    the first right one, where wrong ones that are as similar stand before it.  Gives, for each k,
-    ``"cross_retrieval/image_to_text_recall_at_1"`` and ``"cross_retrieval/text_to_image_recall_at_1"``, the
-    fraction of queries with a rank of at most k, and ``".../image_to_text_median_rank"`` and
-    ``".../text_to_image_median_rank"``.  For another column than ``caption``,
-    ``"cross_retrieval-<column>/..."``.  The method must have a text tower, such as that of ``dual``.
-    Where samples belong together and a text has images of several groups, texts get no interval.
+    Each image ranks all different texts of its split, and its own caption is right. Each different
+    text ranks all images, and the images with this caption are right. The rank of a query is the
+    place of the first right candidate; equally similar wrong candidates come before it. Gives, for
+    each k, ``"cross_retrieval/image_to_text_recall_at_1"`` and
+    ``"cross_retrieval/text_to_image_recall_at_1"``, the fraction of queries with a rank of at most
+    k, and ``".../image_to_text_median_rank"`` and ``".../text_to_image_median_rank"``. For another
+    column than ``caption``, ``"cross_retrieval-<column>/..."``. The method must have a text tower,
+    such as that of ``dual``.
+    If samples belong together and a text has images of several groups, texts get no interval.
 
-    Split: queries and what they rank are those of ``split``; nothing is fitted and nothing selected.
+    Split: queries and candidates are from ``split``; nothing is fitted and nothing selected.
 
     Args:
         k: Ranks of the recall, 1 or more each, at most the number of different texts.
         column: The data set's column of texts.
-        samples: The most samples, 2 or more; of a larger split so many of a fixed shuffle, the same for
-            all runs.  Takes time that grows with their square.
+        samples: The most samples, 2 or more; of a larger split, the first of a fixed shuffle, the
+            same for all runs. The time grows with the square of their number.
         split: ``"test"`` or ``"train"``.
         dataset: The data set whose columns of texts are checked; supplied by the pipeline.
 
@@ -68,8 +69,8 @@ class CrossRetrieval:
         if texts and column not in texts():
             listed = ", ".join(map(repr, texts())) or "none"
             raise ValueError(
-                f"cross_retrieval reads the texts {column!r}, and the data set's columns of texts are"
-                f" {listed}"
+                f"cross_retrieval reads the texts {column!r}, but the data set's columns of texts "
+                f"are {listed}"
             )
 
     def __call__(self, train: Frozen, test: Frozen) -> list[Measurement]:
@@ -119,7 +120,7 @@ class CrossRetrieval:
 def ranks(queries: Tensor, candidates: Tensor, of_query: Tensor, of_candidate: Tensor) -> Tensor:
     """(q,) the rank of each query's most similar right candidate, from 1.
 
-    Wrong candidates that are exactly as similar stand before it.
+    Equally similar wrong candidates come before it.
 
     Args:
         queries: (q, d) of unit length.
@@ -137,7 +138,7 @@ def ranks(queries: Tensor, candidates: Tensor, of_query: Tensor, of_candidate: T
 
 
 def median(values: Tensor) -> Estimate:
-    """The median of a number per query (q,); of two middle ones, their mean."""
+    """The median of a number per query (q,), or the mean of the two middle ones."""
     order = values.argsort(stable=True)
     ordered = values[order].double()
 

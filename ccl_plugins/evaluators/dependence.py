@@ -27,16 +27,16 @@ from ccl_plugins.evaluators.intervals import estimate, over_rows
 from ccl_plugins.protocols import Frozen, Measurement
 
 SHUFFLES = 20
-"""Shuffles of the column whose mean is the chance level."""
+"""The number of shuffles of the column, whose mean is the chance level."""
 
 
 @dataclass(eq=False, repr=False)
 class Dependence(OfColumn):
     """Statistical dependence between frozen features and a column, by HSIC and distance correlation.
 
-    No probe is fitted, so that dependence of any form counts.  Gives ``"dependence-<column>/dcor"``, the
+    No probe is fitted, so dependence of any form counts. Gives ``"dependence-<column>/dcor"``, the
     distance correlation, between 0 and 1, and ``"dependence-<column>/hsic"``, the Hilbert-Schmidt
-    independence criterion, 0 or more.  On few samples both are above 0 for independent values too:
+    independence criterion, 0 or more. On few samples both are above 0 for independent values too:
     their chance levels are the means over 20 fixed shuffles of the column.
 
     Split: the samples of ``split``; nothing is fitted and nothing selected.
@@ -44,8 +44,8 @@ class Dependence(OfColumn):
     Args:
         column: Column of the metadata, of any value type; samples without a value are left out, and a
             warning counts them.  Class ids are equal or different; other values have Euclidean distances.
-        samples: The most samples that are compared, 4 or more; of a larger split so many of a fixed
-            shuffle, the same for all runs.  Costs samples² numbers.
+        samples: The most samples that are compared, 4 or more; of a larger split, the first of a
+            fixed shuffle, the same for all runs. The memory grows with the square of their number.
         split: ``"test"`` or ``"train"``.
 
     Raises:
@@ -105,7 +105,7 @@ class Dependence(OfColumn):
 
 
 def distances(x: Tensor) -> Tensor:
-    """(n, n) Euclidean distances of rows (n, f), exactly 0 between equal ones."""
+    """(n, n) Euclidean distances of rows (n, f), exactly 0 between equal rows."""
     return torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist")
 
 
@@ -117,10 +117,10 @@ def gaussian(far: Tensor) -> Tensor:
 
 
 def covariance(a: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
-    """From (k, n), how often each of k draws has each sample, to the (k,) means of ``A B`` over its pairs.
+    """(k,) the means of ``A B`` over pairs of samples, from (k, n) counts of samples in k draws.
 
-    A and B are matrices (n, n) less the means of their rows and of their columns, plus their means, over
-    the samples of the draw: ``S1 + S2 - 2 S3`` in the paper on distance correlation.
+    A and B are (n, n) matrices, centered by rows and columns over the samples of the draw: ``S1 +
+    S2 - 2 S3`` in the paper on distance correlation.
     """
     product = a * b
 
@@ -135,7 +135,7 @@ def covariance(a: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def distance_correlation(a: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
-    """As `covariance`, to the distance correlations of matrices of distances; 0 where all are equal."""
+    """(k,) the distance correlations of matrices of distances, see `covariance`; 0 if all are equal."""
     joint, of_a, of_b = covariance(a, b), covariance(a, a), covariance(b, b)
 
     def correlation(counts: Tensor) -> Tensor:
@@ -149,6 +149,6 @@ def distance_correlation(a: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 def hsic(a: Tensor, b: Tensor) -> Callable[[Tensor], Tensor]:
-    """As `covariance`, to ``tr(K H L H) / (n - 1)²`` of kernel matrices K, L and the centering matrix H."""
+    """(k,) ``tr(K H L H) / (n - 1)²`` of kernel matrices K, L and the centering matrix H."""
     mean, n = covariance(a, b), len(a)
     return lambda counts: mean(counts).clamp_min(0) * n**2 / (n - 1) ** 2

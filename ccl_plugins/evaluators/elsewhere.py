@@ -22,16 +22,16 @@ from ccl_plugins.protocols import (
 class Elsewhere:
     """Measurements of other evaluators on another data set, by the same frozen network.
 
-    The features of its two splits are computed as those of the run's own data set, with the run's
-    transform.  What an evaluator gives as ``"knn/top1"`` is called ``"<name>/knn/top1"``.  Measured before
-    and after training, it says what a network has lost for data on which it was not trained.
+    The features of its two splits are computed with the run's transform, like those of the run's
+    own data set. An evaluator's ``"knn/top1"`` is called ``"<name>/knn/top1"``. Measured before and
+    after training, it shows what the network has lost on data outside its training.
 
     Split: as each evaluator says, of the other data set.  Selection: as each evaluator says.
 
     Args:
         of: The other data set.
         evaluate: One or more evaluators.
-        name: What the data set is called in names and sentences; letters, digits, ``_``, ``.`` and ``-``.
+        name: The data set's name in names and sentences; letters, digits, ``_``, ``.`` and ``-``.
 
     Raises:
         ValueError: For a name of other characters, and without an evaluator; on use, for features that
@@ -80,6 +80,6 @@ class Elsewhere:
         return measurements
 
     def _named(self, each: Measurement) -> Measurement:
-        """A measurement that tells of no column of the run's own data set."""
+        """A measurement that belongs to no column of the run's own data set."""
         sentence = f"{each.sentence}, on {self.name}"
         return replace(each, name=f"{self.name}/{each.name}", column=None, sentence=sentence)

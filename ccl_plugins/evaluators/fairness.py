@@ -25,7 +25,8 @@ from ccl_plugins.evaluators.linear import Reg, checked_reg, fit_probe
 from ccl_plugins.protocols import Direction, Frozen, Measurement, UndefinedMetric
 
 Statistic: TypeAlias = Callable[[Tensor, list[int]], Tensor]
-"""From (k, groups, classes, classes) counts of k draws, and the classes to compare, to (k,) numbers."""
+"""Takes (k, groups, classes, classes) counts of k draws and the classes to compare; returns (k,)
+numbers."""
 
 
 @dataclass(eq=False, repr=False)
@@ -42,9 +43,9 @@ class Fairness:
     - ``equal_opportunity``: the largest difference of ``P(ŷ = c | y = c, group)`` between two groups.
 
     The differences are taken over all classes c and b; 0 is best.  A class that a group lacks is not
-    compared in this group.  Where the smallest of what is compared has fewer than 10 samples, or samples of
-    fewer than 10 patients or others that belong together, there is no interval: draws repeat these few, and
-    would make it too narrow.
+    compared in this group. If the smallest compared group or subgroup has fewer than 10 samples, or
+    samples of fewer than 10 patients or other units that belong together, there is no interval: draws
+    repeat these few, which makes the interval too narrow.
 
     Split: fitted to the training split, measured on the test split.  Selection: none, or with
     ``reg="validation"`` on a part of the training split.
@@ -53,16 +54,17 @@ class Fairness:
         column: Categorical column of the metadata that names the group of a sample; samples without a
             group or a class are left out, and a warning counts them.
         target: Categorical column that the classifier predicts.
-        positive: The class id c of ``demographic_parity`` and ``equal_opportunity``, as the favorable
-            decision of two; None: the largest difference over all classes.
-        reg: Weight of the penalty, as in `linear`; None: 0.001 times the mean variance of the features.
+        positive: The class id c of ``demographic_parity`` and ``equal_opportunity``, such as the
+            favorable of two decisions; None: the largest difference over all classes.
+        reg: Weight of the penalty, see `linear`; None: 0.001 times the mean variance of the
+            features.
         max_iter: The most L-BFGS steps, 1 or more.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
             there is one class only, or a feature is not finite.
-        UndefinedMetric: If the test split has one group or no sample of the class ``positive``, or if no
-            class, or not ``positive``, has samples in two groups.
+        UndefinedMetric: If the test split has one group or no sample of the class ``positive``, or
+            if no class (or ``positive``, if given) has samples in two groups.
 
     Source:
         Sagawa et al., Distributionally Robust Neural Networks for Group Shifts (2020): the worst group,
@@ -143,7 +145,7 @@ def worst_group(table: Tensor, chosen: list[int]) -> Tensor:
     """(k,) the least accuracy of a group.
 
     Args:
-        table: (k, groups, classes, classes) how often each of k draws has a group, class and prediction.
+        table: (k, groups, classes, classes) counts of group, class and prediction in k draws.
         chosen: The classes that are compared, for other statistics.
     """
     right = table.diagonal(dim1=2, dim2=3).sum(-1)
@@ -173,7 +175,7 @@ def equal_opportunity(table: Tensor, chosen: list[int]) -> Tensor:
 
 
 def least(rates: Tensor, dim: int | tuple[int, ...]) -> Tensor:
-    """The least rate, without those that are NaN."""
+    """The least rate; NaN is ignored."""
     return rates.nan_to_num(nan=torch.inf).amin(dim)
 
 
@@ -187,7 +189,7 @@ def gap(rates: Tensor) -> Tensor:
 
 
 OF_CLASSES = (worst_subgroup, equalized_odds, equal_opportunity)
-"""What compares classes in groups, not whole groups."""
+"""The measurements that compare classes in groups, not whole groups."""
 
 LEAST = "the least share of right predictions of {target} "
 BETWEEN = "the largest difference between groups of {group} in how often "
@@ -199,4 +201,4 @@ STATISTICS: dict[Statistic, tuple[Direction, str]] = {
     equalized_odds: ("lower", BETWEEN + "samples of a class of {target} get a prediction"),
     equal_opportunity: ("lower", BETWEEN + "samples of a class of {target} are predicted right"),
 }
-"""What is measured; whether higher or lower is better, and what it says of a group and a target."""
+"""The measurements: whether higher or lower is better, and the sentence about a group and a target."""

@@ -31,20 +31,20 @@ class FewShot(OfColumn):
 
     Gives ``"few_shot_5/top1"``, the fraction of test samples whose class it predicts, as the mean over
     several draws of five training samples per class; ``"few_shot_0.01/top1"`` for 1 % of them, and
-    ``"few_shot_5-<column>/top1"`` for another column.  The draws depend on the classes and the seed
-    alone, so that runs on a data set have the same.
+    ``"few_shot_5-<column>/top1"`` for another column. The draws depend only on the classes and the
+    seed, so all runs on a data set use the same.
 
     Split: fitted to samples drawn from the training split, measured on the whole test split.  Selection:
     none; L-BFGS to the minimum, with a fixed penalty.
 
     Args:
         samples: A whole number: training samples of each class, 1 or more.  A number between 0 and 1:
-            this part of each class, rounded, and at least one sample of it; papers report 0.01 and 0.1.
+            this part of each class, rounded, at least one sample; papers report 0.01 and 0.1.
         draws: Draws of training samples, 1 or more, whose accuracies are averaged.
         reg: Weight of the penalty, as in `linear`; None: 0.001 times the mean variance of the features
             of each draw.
         max_iter: The most L-BFGS steps, 1 or more.
-        seed: Of the draws.
+        seed: Seed of the draws.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
 
@@ -54,7 +54,8 @@ class FewShot(OfColumn):
 
     Source:
         Chen et al., A Simple Framework for Contrastive Learning of Visual Representations (2020), section
-        6: 1 % and 10 %, with classes in balance; Tian et al., Rethinking Few-Shot Image Classification
+        6: 1 % and 10 %, with balanced classes; Tian et al., Rethinking Few-Shot Image
+            Classification
         (2020): a linear classifier on frozen features of k samples per class.
     """
 
@@ -83,12 +84,12 @@ class FewShot(OfColumn):
 
 
 def drawn(ids: Tensor, samples: int | float, generator: torch.Generator) -> Tensor:
-    """Rows (k,), in order, of so many random samples of each class.
+    """Rows (k,), in order, of the given number of random samples of each class.
 
     Args:
         ids: (n,) class ids.
-        samples: As in `FewShot`.
-        generator: Of the draw.
+        samples: See `FewShot`.
+        generator: Draws the samples.
 
     Raises:
         ValueError: For a class with fewer samples.

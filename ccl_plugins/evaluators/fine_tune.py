@@ -1,4 +1,4 @@
-"""Accuracy of the whole network, trained further on labels."""
+"""Accuracy of the whole network, fine-tuned on labels."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ccl_plugins.protocols import Frozen, Images, Measurement
 
 
 class FineTune(OfColumn):
-    """Accuracy of the whole network, trained further on the labels, as SimCLR reports it.
+    """Accuracy of the whole network, fine-tuned on the labels, as in SimCLR.
 
     A copy of the network with a linear classifier is trained by SGD with Nesterov momentum 0.9; the run's
     own weights never change.  Gives ``"fine_tune/top1"``, the fraction of test samples whose class it
     predicts after the last epoch; with ``samples``, ``"fine_tune_0.01/top1"``, and for another column
-    ``"fine_tune-<column>/top1"``.  The paper trains on random crops, this evaluator on images as they
-    are.  It costs a training on the labels, in every measurement, the one before training included.
+    ``"fine_tune-<column>/top1"``. The paper trains on random crops, this evaluator on un-augmented
+    images. Every measurement costs a training on the labels, also the one before training.
 
     Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
 
@@ -36,10 +36,11 @@ class FineTune(OfColumn):
         epochs: Passes over the training samples, 1 or more; the paper's are 30 for 10 % and 60 for 1 %
             of the labels.
         batch_size: Samples of a step, 2 or more; an epoch's last step has the rest, at least two.
-        samples: Training samples of each class that are used, or a part of each class, as in `few_shot`;
-            None: all.
-        schedule: Of the learning rate: ``"constant"``, ``"step"`` or ``"cosine"``.
-        seed: Of the first weights of the classifier, of the samples and of the batches.
+        samples: The number of training samples of each class, or a part of each class, see
+            `few_shot`;
+            None: all samples.
+        schedule: Schedule of the learning rate: ``"constant"``, ``"step"`` or ``"cosine"``.
+        seed: Seed of the classifier's first weights, of the samples and of the batches.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
 
@@ -69,7 +70,8 @@ class FineTune(OfColumn):
         self.plan = Plan(lr, epochs, batch_size, schedule, 0.1, seed)
         if self.plan.batch_size < 2:
             raise ValueError(
-                f"batch_size must be 2 or more, since batch norms compare samples, not {batch_size}"
+                "batch_size must be 2 or more, because batch norms compare samples, not "
+                f"{batch_size}"
             )
         self.samples = None if samples is None else few("samples", samples)
         self.column = column

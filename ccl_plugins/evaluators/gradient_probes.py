@@ -1,4 +1,4 @@
-"""Accuracy of linear probes that are trained by gradient descent, as papers report them."""
+"""Accuracy of linear probes that are trained by gradient descent, as in papers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from ccl_plugins.evaluators.columns import (
 from ccl_plugins.protocols import Frozen, Measurement
 
 RateSchedule = Literal["constant", "step", "cosine"]
-"""How the learning rate falls: not at all, to ``drop`` of it after 60 % and again after 80 % of all steps,
-or as half a cosine to 0."""
+"""The schedule of the learning rate: constant, times ``drop`` after 60 % and again after 80 % of
+all steps, or half a cosine to 0."""
 
 
 @dataclass(eq=False, repr=False)
 class Plan:
-    """How a classifier is trained; the arguments are those of `LinearSGD`."""
+    """The training of a classifier; the arguments are those of `LinearSGD`."""
 
     lr: float = checked(positive)
     epochs: int = checked(whole, least=1)
@@ -45,7 +45,7 @@ class Plan:
     seed: int = checked(whole, least=0)
 
     def factor(self, done: float) -> float:
-        """What the learning rate is multiplied by when a part ``done`` of all steps, 0 to 1, is taken."""
+        """The factor of the learning rate after a part ``done`` of all steps, 0 to 1."""
         if self.schedule == "cosine":
             return (1 + math.cos(math.pi * done)) / 2
         if self.schedule == "step":
@@ -68,7 +68,7 @@ class Plan:
 
         Args:
             model: From inputs to logits (n, c).
-            optimizer: Of its parameters.
+            optimizer: The optimizer of its parameters.
             read: From a list of rows (k,) to their inputs, one after another.
             index: (N,) the class of each row, 0 to c - 1, on the device of the logits.
             generator: Draws the order of the rows.
@@ -94,7 +94,7 @@ class Plan:
 
 
 def _pieces(order: Tensor, size: int) -> list[Tensor]:
-    """Parts of a size; a rest of one row joins the part before it, for the sake of batch norms."""
+    """Parts of a size; a single row at the end joins the part before it, because batch norms need two."""
     pieces = list(order.split(size))
     if len(pieces) > 1 and len(pieces[-1]) == 1:
         last = pieces.pop()
@@ -132,12 +132,13 @@ class _Probe(OfColumn):
 
 
 class LinearSGD(_Probe):
-    """Accuracy of a linear classifier on frozen features, trained by SGD as MoCo and SimCLR report it.
+    """Accuracy of a linear classifier on frozen features, trained by SGD, as in MoCo and SimCLR.
 
     Gives ``"linear_sgd/top1"``, the fraction of test samples whose class it predicts after the last
-    epoch; for another column, ``"linear_sgd-<column>/top1"``.  The defaults are SimCLR's.  MoCo's are
-    ``lr=30, epochs=100, schedule="step", nesterov=False``, for features of its scale.  Both papers train
-    on augmented images; here all evaluators read the same features of images as they are.
+    epoch; for another column, ``"linear_sgd-<column>/top1"``. The defaults are SimCLR's. MoCo's are
+    ``lr=30, epochs=100, schedule="step", nesterov=False``, for features with the scale of MoCo's.
+    Both papers train on augmented images; here all evaluators read the same features of
+    un-augmented images.
 
     Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
 
@@ -146,11 +147,11 @@ class LinearSGD(_Probe):
         epochs: Passes over the training samples, 1 or more.
         batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
         schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
-        drop: What each step of the schedule ``"step"`` multiplies the learning rate by, above 0.
+        drop: Factor of the learning rate in each step of the schedule ``"step"``, above 0.
         momentum: 0 or more, below 1.
         nesterov: Whether the momentum is Nesterov's; it must then be above 0.
         weight_decay: 0 or more.
-        seed: Of the first weights and of the batches.
+        seed: Seed of the first weights and of the batches.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
 
@@ -203,9 +204,10 @@ class LinearAdam(_Probe):
 
     Gives ``"linear_adam/top1"``, the fraction of test samples whose class it predicts after the last
     epoch; for another column, ``"linear_adam-<column>/top1"``.  The defaults are those of HCL and H-SCL.
-    Those of CACR and of Wang and Isola are ``batch_size=128, schedule="step", drop=0.2, beta1=0.5,
-    weight_decay=0.0``, whose code reports the best epoch by test accuracy; this evaluator does not.  All
-    train on augmented images; here all evaluators read the same features of images as they are.
+    CACR and Wang and Isola use ``batch_size=128, schedule="step", drop=0.2, beta1=0.5,
+    weight_decay=0.0``; their code reports the best epoch by test accuracy, and this evaluator does
+    not. All these train on augmented images; here all evaluators read the same features of
+    un-augmented images.
 
     Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
 
@@ -214,10 +216,10 @@ class LinearAdam(_Probe):
         epochs: Passes over the training samples, 1 or more.
         batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
         schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
-        drop: What each step of the schedule ``"step"`` multiplies the learning rate by, above 0.
-        beta1: Of the mean of gradients, 0 or more, below 1.
+        drop: Factor of the learning rate in each step of the schedule ``"step"``, above 0.
+        beta1: Decay of the mean of gradients, 0 or more, below 1.
         weight_decay: 0 or more, added to the gradient.
-        seed: Of the first weights and of the batches.
+        seed: Seed of the first weights and of the batches.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
 

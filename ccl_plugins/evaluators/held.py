@@ -1,4 +1,4 @@
-"""What features hold of a column within the measured samples."""
+"""Accuracy of a probe of a column that is fitted within the measured samples."""
 
 from __future__ import annotations
 
@@ -28,38 +28,39 @@ from ccl_plugins.evaluators.regression import explained, ridge_regression
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 Probe = Literal["linear", "least_squares", "knn"]
-"""What is fitted to the samples of the other folds."""
+"""The probes that can be fitted to the samples of the other folds."""
 
 TEMPERATURE = 0.1
-"""Of the votes of neighbors, as in `knn`."""
+"""The temperature of the neighbors' votes, see `knn`."""
 
 
 @dataclass(eq=False, repr=False)
 class Held(OfColumn):
-    """What features hold of a column, by a probe that is fitted and tested within the test samples.
+    """Accuracy of a probe of a column that is fitted and tested within the test samples.
 
-    Where whole groups are held out, as plates or patients, training has none of their values: what is
-    fitted to it cannot name them, however clearly the features tell them apart.  Here the test samples are
-    dealt into folds, and those of each are named by a probe that is fitted to all others.  Gives
-    ``"held/top1"``, the fraction of test samples whose class is named; for another column
-    ``"held-<column>/top1"`` if it holds class ids, or ``"held-<column>/r2"``, the explained variance
-    averaged over its entries, if it holds numbers.  Reports judge a column beside the label by it.
+    If whole groups are held out, such as plates or patients, the training split has none of their
+    values. A probe fitted to it cannot predict them, even if the features distinguish them clearly.
+    Here the test samples are divided into folds, and a probe fitted to all other folds predicts
+    each fold. Gives ``"held/top1"``, the fraction of test samples whose class is predicted; for
+    another column ``"held-<column>/top1"`` if it holds class ids, or ``"held-<column>/r2"``, the
+    explained variance averaged over its entries, if it holds numbers. Reports use it for columns
+    other than the label.
 
-    A class of one sample cannot be in two folds: it is left out, and the sentence counts it.  Samples of a
-    group are in several folds: a column whose values are of a few groups each is also read from what tells
-    these groups apart.
+    A class of one sample cannot be in two folds: it is left out, and the sentence counts it.
+    Samples of a group are in several folds. So if each value of a column occurs in a few groups
+    only, the probe may read the value from traits of these groups.
 
     Split: fitted to and measured on the test split, in folds of a fixed shuffle in which classes have equal
-    shares; the training split is not read.  Selection: none, or for numbers and least squares of the
+    shares; the training split is not read. Selection: none; for numbers and for least squares, the
     penalty, by the samples that the probe is fitted to.
 
     Args:
         column: Categorical or continuous column of the metadata; samples without a value are left out, and
             a warning counts them.
-        probe: ``"linear"``, as in `linear` for class ids and in `regression` for numbers;
-            ``"least_squares"``, which is quick enough to be measured while a run trains; or ``"knn"``.
-        folds: 2 or more; as many as the largest class has samples, if these are fewer.
-        k: The neighbors of ``"knn"``; all samples of the other folds, if these are fewer.
+        probe: ``"linear"``, which is `linear` for class ids and `regression` for numbers;
+            ``"least_squares"``, which is quick enough to watch a run; or ``"knn"``.
+        folds: The number of folds, 2 or more; at most the number of samples of the largest class.
+        k: The neighbors of ``"knn"``; at most all samples of the other folds.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or of another type,
@@ -157,7 +158,7 @@ class Held(OfColumn):
 
 
 def _dealt(kind: Any, folds: int, ids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """The rows to fit to and those to predict, of each fold of a fixed shuffle."""
+    """The rows to fit to and the rows to predict, for each fold of a fixed shuffle."""
     with warnings.catch_warnings():  # a class may have fewer samples than there are folds
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 DRAWS = 1000
-"""Samples are drawn so many times, as many as there are and with replacement."""
+"""The number of bootstrap draws, each with as many samples as there are, with replacement."""
 
 ENDS = (0.025, 0.975)
-"""The quantiles of the draws that bound the interval: it holds 95 % of them."""
+"""The quantiles of the draws that bound the interval, which holds 95 % of them."""
 
 FEW = 10
-"""Groups, or samples of a group, below which draws are too alike: intervals over them are too narrow."""
+"""With fewer groups, or samples of a group, draws are too similar and intervals too narrow."""
 
 
 _WANTED = ContextVar("intervals", default=True)
@@ -26,7 +26,7 @@ _WANTED = ContextVar("intervals", default=True)
 
 @contextmanager
 def without_intervals() -> Iterator[None]:
-    """Evaluators that are called inside give numbers alone, which is quick."""
+    """Evaluators that are called inside return numbers without intervals, which is quick."""
     token = _WANTED.set(False)
     try:
         yield
@@ -37,11 +37,11 @@ def without_intervals() -> Iterator[None]:
 _GROUPS: ContextVar[Tensor | None] = ContextVar("groups", default=None)
 
 _SAID: set[str] = set()
-"""What `warn_once` has said."""
+"""The warnings that `warn_once` has given."""
 
 
 def warn_once(text: str, stacklevel: int = 2) -> None:
-    """Warn, unless this process has said the same before; inside of `without_intervals`, say nothing."""
+    """Warn, unless this process gave the same warning before, or inside of `without_intervals`."""
     if _WANTED.get() and text not in _SAID:
         warnings.warn(text, stacklevel=stacklevel + 1)
         _SAID.add(text)
@@ -51,9 +51,9 @@ def warn_once(text: str, stacklevel: int = 2) -> None:
 def over_groups(groups: Tensor | None) -> Iterator[None]:
     """Intervals that are computed inside are over groups of the measured samples, given by ids (n,).
 
-    Where other samples are measured than these n, as a part of them, no interval is given: one over samples
-    would be too narrow, as is one over fewer than `FEW` groups, which is a warning, said once.  None:
-    intervals are over samples.
+    If other samples than these n are measured, such as a part of them, no interval is given,
+    because one over samples would be too narrow. With fewer than `FEW` groups there is a warning,
+    once. None: intervals are over samples.
     """
     if groups is not None and (count := len(groups.unique())) < FEW:
         few = f"{count} group{'s' * (count > 1)}: fewer than {FEW} give no interval"
@@ -67,7 +67,7 @@ def over_groups(groups: Tensor | None) -> Iterator[None]:
 
 @contextmanager
 def over_rows(rows: Tensor, n: int) -> Iterator[None]:
-    """Intervals that are computed inside are of a part of n samples, those in these rows (k,)."""
+    """Intervals that are computed inside are over a part of n samples, the rows (k,)."""
     groups = _GROUPS.get()
     with over_groups(groups if groups is None or len(groups) != n else groups[rows]):
         yield
@@ -99,13 +99,13 @@ def drawn_apart(cells: Tensor) -> Tensor:
 
 
 class Estimate(TypedDict):
-    """What the samples say of a number: ``Measurement("knn/top1", **estimate, sentence=...)``.
+    """A number with its interval: ``Measurement("knn/top1", **estimate, sentence=...)``.
 
     Args:
         value: The number.
-        interval: The ends of its 95 % interval over the measured samples, or their groups, the lower one
-            first; None: it was not asked for, or is not known.
-        samples: How many samples were measured.
+        interval: The ends of its 95 % interval over the measured samples, or their groups, the
+            lower one first; None: not asked for, or unknown.
+        samples: The number of measured samples.
     """
 
     value: float
@@ -114,7 +114,7 @@ class Estimate(TypedDict):
 
 
 def mean(values: Tensor) -> Estimate:
-    """The mean of a number per measured sample, as whether it was classified rightly; values are (n,)."""
+    """The mean of a number per measured sample, such as 1 if it was classified right; values are (n,)."""
     values = values.double()
     return estimate(len(values), lambda counts: counts @ values / len(values))
 
@@ -124,19 +124,20 @@ def estimate(
 ) -> Estimate:
     """A number with its 95 % interval, by 1000 draws from a generator that is the same in every call.
 
-    Inside of `over_groups`, whole groups are drawn, and the samples of a draw count as n together.  The
-    interval is widened to the number where that lies outside, as the largest of several differences
-    may: draws make each of them larger more often than smaller.
+    Inside of `over_groups`, whole groups are drawn, and the samples of a draw count as n together.
+    If the number is outside the interval, the interval is widened to it, as for the largest of
+    several differences: draws make each of them larger more often than smaller.
 
     Args:
         n: Measured samples, 1 or more.
-        statistic: From (k, n) float64, how often each of k draws has each sample, to the (k,) numbers of
-            the draws; NaN where a draw does not define the number, as without a sample of some class.  A
-            row of ones gives the number itself.
-        width: The numbers that the statistic holds for a draw, if these are more than n; so many draws
-            are computed together as fit into little memory.
-        centered: Whether the interval is moved so that the mean of the draws is the number: for statistics
-            of pairs of samples and for entropies, which draws raise, since they repeat samples.
+        statistic: Takes (k, n) float64, the counts of the samples in k draws, and returns the (k,)
+            numbers of the draws; NaN if a draw does not define the number, for example without a
+            sample of some class. A row of ones gives the number itself.
+        width: The count of numbers that the statistic keeps for a draw, if more than n; this limits
+            how many draws are computed together.
+        centered: Whether the interval is shifted so that the mean of the draws is the number.
+            Statistics of pairs of samples and entropies need this, because draws repeat samples and
+            so raise them.
 
     Source:
         Efron and Tibshirani, An Introduction to the Bootstrap (1993), section 13.3: the percentile
@@ -170,10 +171,10 @@ def estimate(
 
 
 def tally(counts: Tensor, cells: Tensor, size: int) -> Tensor:
-    """(k, size) how often each of k draws has samples of each cell.
+    """(k, size) counts of each cell's samples in k draws.
 
     Args:
-        counts: (k, n) how often each draw has each sample.
+        counts: (k, n) counts of each sample in the draws.
         cells: (n,) the cell of each sample, 0 to size - 1.
         size: The number of cells.
     """

@@ -21,10 +21,10 @@ from ccl_plugins.files.mapped import release_pages
 from ccl_plugins.protocols import Frozen, Measurement
 
 ROWS = 1 << 17
-"""Training samples whose features are compared at once."""
+"""The number of training samples whose features are compared at once."""
 
 NUMBERS = 1 << 25
-"""Similarities that are computed at once."""
+"""The number of similarities that are computed at once."""
 
 
 def _temperature(name: str, value: float) -> float:
@@ -45,7 +45,7 @@ class KNN(OfColumn):
 
     Args:
         k: Neighbors, 1 to the number of training samples.
-        temperature: 0.002 or more, since votes must fit into a float64.
+        temperature: 0.002 or more, because votes must fit into a float64.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
 
@@ -89,7 +89,7 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
         bank: (N, f) features whose classes are known.
         ids: (N,) their class ids.
         k: Neighbors, at most N.
-        temperature: Of the votes.
+        temperature: Temperature of the votes.
     """
     known, index = ids.unique(return_inverse=True)
     sims, near = neighbors(x, bank, k)
@@ -107,7 +107,7 @@ def nearest(x: Tensor, bank: Tensor, ids: Tensor, k: int, temperature: float) ->
 
 
 def neighbors(x: Tensor, bank: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """(n, k) the cosines of the k rows of the bank that are most similar to rows of x, and their places.
+    """(n, k) the largest cosines of rows of x with rows of the bank, and the places of these rows.
 
     The arguments are those of `nearest`.
     """
@@ -131,7 +131,7 @@ def neighbors(x: Tensor, bank: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _refuse_one_direction(bank: Tensor) -> None:
-    """Refuse features (N, f) that differ, but not in their direction."""
+    """Refuse features (N, f) that differ only in length, not in direction."""
     first, differ = functional.normalize(bank[:1].double(), dim=1), False
     for rows in bank.split(ROWS):
         unit = functional.normalize(rows.double(), dim=1)
@@ -142,6 +142,7 @@ def _refuse_one_direction(bank: Tensor) -> None:
     if differ:
         feature = int(bank[0].abs().argmax())
         raise ValueError(
-            f"all features have the same direction, since feature {feature} is {bank[0, feature]:.3g} in"
-            " every row and hides the others: neighbors by cosine say nothing; scale the features"
+            f"all features have the same direction, because feature {feature} is "
+            f"{bank[0, feature]:.3g} in every row and hides the others, so neighbors by cosine are "
+            "meaningless: scale the features"
         )

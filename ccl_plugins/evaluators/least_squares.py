@@ -1,4 +1,4 @@
-"""Least squares with a penalty chosen by generalized cross-validation, from the eigenvalues alone."""
+"""Least squares with a penalty chosen by generalized cross-validation, from eigenvalues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ PENALTIES = [10.0 ** (power / 2) for power in range(-16, 9)]
 """Weights of the penalty that are compared, relative to the mean variance of the features."""
 
 MOST_FREE = 0.9
-"""The most free parameters for each sample that a penalty may leave."""
+"""The most free parameters per sample that a penalty may leave."""
 
 
 def least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -48,7 +48,7 @@ def least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _directions(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The eigenvalues (k,) of ``xᵀx / n`` and their vectors (f, k); with n < f without those that are 0."""
+    """The eigenvalues (k,) of ``xᵀx / n`` and their vectors (f, k); with n < f, without the zeros."""
     n, f = x.shape
     if n >= f:
         values, vectors = torch.linalg.eigh(x.T @ x / n)

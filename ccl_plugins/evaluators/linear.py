@@ -37,13 +37,13 @@ from ccl_plugins.protocols import Frozen, Measurement
 logger = logging.getLogger(__name__)
 
 Reg = float | Literal["validation"] | None
-"""The weight of a penalty, how it is chosen, or None for `DEFAULT`."""
+"""The weight of a penalty, the way to choose it, or None for `DEFAULT`."""
 
 DEFAULT = 1e-3
 """The default weight of the penalty, relative to the mean variance of the features."""
 
 MOST = 2**35
-"""The most bytes of a score for each training sample and class."""
+"""The most bytes of the scores of all training samples and classes."""
 
 PENALTIES = [10.0**power for power in range(1, -7, -1)]
 """Weights of the penalty that are compared, relative to the mean variance of the features."""
@@ -62,36 +62,39 @@ def checked_reg(name: str, reg: Any, way: str = "validation") -> Any:
 class LinearProbe(OfColumn):
     """Accuracy of a linear classifier on frozen features, fitted by L-BFGS or least squares.
 
-    Minimizes ``mean cross-entropy + reg |W|²``, without a penalty on the bias, on the training features as
-    they are, without scaling or augmentation.  Gives ``"linear/top1"``, the fraction of test samples
+    Minimizes ``mean cross-entropy + reg |W|²``, without a penalty on the bias, on the training
+    features, without scaling or augmentation. Gives ``"linear/top1"``, the fraction of test samples
     whose class it predicts; for another column, ``"linear-<column>/top1"``.
 
     Split: fitted to the training split, measured on the test split.  Selection: none, or with
     ``reg="validation"`` on a part of the training split; never on the test split.
 
     With ``solver="least_squares"`` it minimizes the squared errors of one-hot targets instead, in closed
-    form: about as good, and quick enough to be measured while a run trains.
+    form: about as accurate, and quick enough to watch a run.
 
     Args:
-        reg: Weight of the penalty, above 0, in units of features².  None: 0.001 times the features' mean
-            variance, so that networks are compared whose features have another scale, as untrained and
-            trained ones do.  ``"validation"``: the one of 1e-6, 1e-5, ..., 10 times the mean variance
-            with the most right predictions on every tenth training sample of a fixed shuffle, when the
-            probe is fitted to the others; of equals the largest.  It is then fitted to all.  If the others
-            have one class only, it is that of None.  Papers use 1e-5 and 1e-6; these take many more steps
-            and, on a small training set, may give a lower test accuracy.
+        reg: Weight of the penalty, above 0, in units of features². None: 0.001 times the features'
+            mean variance, so that networks with features of different scales can be compared, such
+            as an untrained and a trained one. ``"validation"``: the best of 1e-6, 1e-5, ..., 10
+            times the mean variance. The probe is fitted to nine tenths of the training samples, by
+            a fixed shuffle, and the weight with the most right predictions on the last tenth is
+            chosen, or the largest of equal weights; the final probe is fitted to all. If the nine
+            tenths have one class, the weight of None is taken. Papers use 1e-5 and 1e-6; these need
+            many more steps and, on a small training set, may give a lower test accuracy.
         max_iter: The most L-BFGS steps, 1 or more.  If they do not suffice, a warning is logged.
         column: Categorical column of the metadata that is predicted; samples without a class are left
             out, and a warning counts them.
-        balanced: Whether to add ``"linear/balanced"``, the mean over the classes of the test split of the
-            fraction of their samples that is recognized: for classes of different sizes.
+        balanced: Whether to add ``"linear/balanced"``, the mean over the classes of the test split
+            of the fraction of their samples that is predicted right; use it for classes of
+            different sizes.
         solver: ``"lbfgs"``, or ``"least_squares"``, whose penalty is chosen on the training samples by
             generalized cross-validation; it takes no ``reg``.
 
     Raises:
         ValueError: If a parameter is out of its range, and for a ``reg`` of least squares; on use, if a
             column is missing or not categorical, or a feature is not finite.
-        UndefinedMetric: If the training split has one class only; if ``balanced``, and the test split has.
+        UndefinedMetric: If the training split has one class; with ``balanced``, also if the test
+            split has one.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4; their code also takes
@@ -108,8 +111,8 @@ class LinearProbe(OfColumn):
     def __post_init__(self) -> None:
         if self.solver == "least_squares" and self.reg is not None:
             raise ValueError(
-                "least squares choose their penalty by cross-validation: give no reg, not"
-                f" {self.reg!r}"
+                f"least squares choose their penalty by cross-validation: leave reg={self.reg!r} "
+                "out"
             )
 
     @of_known_classes("column")
@@ -142,17 +145,17 @@ def refuse_too_many(x: Tensor, ids: Tensor, column: str) -> None:
     if (size := 8 * len(x) * classes) > MOST:
         raise ValueError(
             f"a linear probe of the {classes} classes of {column!r} on {len(x)} samples needs"
-            f" {size / 2**30:.0f} GiB: measure knn, which needs no more with more classes, or another"
-            " column"
+            f" {size / 2**30:.0f} GiB: measure knn, whose memory does not grow with the classes,"
+            " or another column"
         )
 
 
 def fit_probe(
     x: Tensor, ids: Tensor, reg: Reg, max_iter: int, column: str, groups: Tensor | None = None
 ) -> SoftmaxRegression:
-    """A linear classifier of ids (n,) by features (n, f), as `LinearProbe` fits it.
+    """The linear classifier that `LinearProbe` fits to features (n, f) with ids (n,).
 
-    Samples of one of the ``groups`` (n,) are held out together where a penalty is chosen.
+    To choose a penalty, samples of the same of the ``groups`` (n,) are held out together.
     """
     unit = variance(x)
     if reg == "validation":
@@ -170,8 +173,8 @@ def fit_probe(
     fit = softmax_regression(x, ids, reg=reg, max_iter=max_iter)
     if not fit.converged:
         logger.warning(
-            "The linear probe of %r stopped at max_iter=%d steps before its minimum; a larger reg "
-            "than %g, or max_iter, reaches it.",
+            "The linear probe of %r stopped at max_iter=%d steps before its minimum; take a reg "
+            "above %g, or a larger max_iter.",
             column,
             max_iter,
             reg,
@@ -182,7 +185,7 @@ def fit_probe(
 def balanced_accuracy(
     name: str, column: str, predicted: Tensor, ids: Tensor, by: str
 ) -> Measurement:
-    """The mean over the classes in ``ids`` (n,) of the share of their samples that is predicted.
+    """The mean over the classes in ``ids`` (n,) of the share of their samples that is predicted right.
 
     The arguments are those of `ccl_plugins.evaluators.columns.top1`.
 
@@ -211,7 +214,7 @@ class SoftmaxRegression:
         classes: (c,) ids, in rising order.
         weight: (c, f).
         bias: (c,).
-        converged: Whether the minimum was reached in the steps allowed.
+        converged: Whether the minimum was reached within ``max_iter`` steps.
     """
 
     classes: Tensor

@@ -1,4 +1,4 @@
-"""How well samples of different groups, as plates or batches of cells, lie among each other."""
+"""How well groups of samples, such as plates or batches of cells, are mixed in features."""
 
 from __future__ import annotations
 
@@ -26,57 +26,59 @@ from ccl_plugins.evaluators.intervals import Estimate, estimate, mean, over_rows
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 NUMBERS = 1 << 22
-"""Distances that are computed at once."""
+"""The number of distances that are computed at once."""
 
 FEWEST = 6
-"""The fewest neighbors: their weights have a third of them as perplexity, which must be 2 or more."""
+"""The fewest neighbors: the perplexity of their weights is a third of this, and must be 2 or more."""
 
 ALPHA = 0.05
-"""The level of the test of a neighborhood, and how often it rejects where groups are mixed."""
+"""The level of the test of a neighborhood: the share of rejections if groups are mixed."""
 
 EXPECTED = 5
-"""The fewest expected samples of a group for which the chi-squared test keeps its level."""
+"""The fewest expected samples of a group with which the chi-squared test keeps its level."""
 
 
 @dataclass(eq=False, repr=False)
 class Mixing:
-    """How well groups of samples, as plates or batches of cells, are mixed in frozen features.
+    """How well groups of samples, such as plates or batches of cells, are mixed in frozen features.
 
     Gives, by Euclidean distances within the measured samples,
 
-    - ``"mixing-<column>/ilisi"``: the inverse Simpson's index of the groups of a sample's neighbors, of
-      which near ones count more (perplexity k / 3, the sample itself left out); the median over samples,
-      scaled from 0, all of one group, to 1, all groups in equal parts.
-    - ``"mixing-<column>/kbet"``: kBET's rejection rate, the share of samples among whose k neighbors,
-      counting itself, the groups have other parts than among all, by a chi-squared test at .05.
+    - ``"mixing-<column>/ilisi"``: the inverse Simpson's index of the groups of a sample's
+      neighbors, where near neighbors count more (perplexity k / 3, without the sample itself). It
+      is the median over samples, scaled from 0 (one group) to 1 (all groups in equal parts).
+    - ``"mixing-<column>/kbet"``: kBET's rejection rate: the share of samples whose k neighbors,
+      with the sample itself, have other proportions of groups than all samples, by a chi-squared
+      test at .05.
 
     and with a ``label`` three more:
 
     - ``"mixing-<column>/silhouette_batch"``: 1 minus the absolute silhouette width of the groups within a
-      class, a mean over the samples of each class and then over classes; 1 is best mixed, and also what
-      groups have that lie in several places each, however far apart.  Classes in one group alone, or
-      without two samples of a group, are left out.
-    - ``"mixing-<column>/clisi"``: the index of the classes of neighbors, scaled from 0, all classes in
-      equal parts, to 1, all of one class.
+      class, a mean over the samples of each class and then over classes; 1 is best mixed. Groups
+      that are split over several distant places also reach 1. Classes in only one group, or without
+      two samples of a group, are left out.
+    - ``"mixing-<column>/clisi"``: the index of the neighbors' classes, scaled from 0 (all classes
+      in equal parts) to 1 (one class).
     - ``"mixing-<column>/silhouette_label"``: the mean silhouette width of classes, scaled to 0 to 1.
 
-    Each is the number of scib-metrics, and the silhouette width that of scikit-learn, for the k exact
-    neighbors and k of at most half of the samples; `kbet` is 1 minus the acceptance rate.  They differ in
-    what equally far samples do: here none comes first, all at the distance of the last neighbor share its
-    places.  Groups of different sizes do not reach an ``ilisi`` of 1: read it beside its chance, above
-    which it is where a small group is frequent, and beside ``kbet``, which rejects that too.  Intervals are
-    of drawn samples, each with the neighbors that it has among all.
+    Each number equals that of scib-metrics (the silhouette width, that of scikit-learn) with exact
+    neighbors and k of at most half of the samples; `kbet` is 1 minus the acceptance rate. Only ties
+    differ: here all samples at the distance of the last neighbor share its places. Groups of
+        different sizes do not reach an ``ilisi`` of 1. Compare it with its chance level, which it
+        exceeds if a small group is overrepresented among neighbors, and with ``kbet``, which
+        rejects that case too. Intervals draw samples, each with its neighbors among all samples.
 
     Split: neighbors are found within ``split``; nothing is fitted and nothing selected.
 
     Args:
         column: Categorical column of the metadata that names the group of a sample; samples without a
             group or a class are left out, and a warning counts them.
-        label: Categorical column of what is to stay apart, as the type of a cell; None: there is none.
-        k: Neighbors, the sample itself counted, 6 or more; half of the samples, if these are fewer.
+        label: Categorical column of classes that should stay separate, such as the cell type; None:
+            no classes.
+        k: Number of neighbors with the sample itself, 6 or more; at most half of the samples.
         unit: Whether features are scaled to unit length first.
-        samples: The most samples, 12 or more; of a larger split so many of a fixed shuffle, the same for
-            all runs.  Takes time that grows with their square.
+        samples: The most samples, 12 or more; of a larger split, the first of a fixed shuffle, the
+            same for all runs. The time grows with the square of their number.
         split: ``"test"`` or ``"train"``.
 
     Raises:
@@ -133,18 +135,20 @@ class Mixing:
         yield Measurement(
             f"{begin}/ilisi",
             **median(found.mixed(0)),
-            sentence=f"how many values of {column} {near} have, as the inverse Simpson's index from 0, one,"
-            " to 1, all in equal parts",
+            sentence=f"how many values of {column} {near} have, as the inverse Simpson's index from 0"
+            " (one value) to 1 (all in equal parts)",
             column=self.column,
             direction="lower",
             chance=found.mixed(0, by_chance=True).median().item(),
         )
-        words = f"the share of the {SAMPLES[self.split]} around which {column} has other parts, among the"
-        words += f" {found.k} nearest, than among all, by a chi-squared test"
+        words = (
+            f"the share of the {SAMPLES[self.split]} around which {column} has other proportions,"
+        )
+        words += f" among the {found.k} nearest, than among all, by a chi-squared test"
         if few := int((found.sizes[0] * found.k < EXPECTED * len(found.rejected)).sum()):
             words += (
-                f"; {few} of {len(found.sizes[0])} values are expected fewer than {EXPECTED} times among"
-                " these, of which the test rejects too often"
+                f"; {few} of {len(found.sizes[0])} values are expected fewer than {EXPECTED} times "
+                "among these, so the test rejects too often"
             )
         yield score(f"{begin}/kbet", self.column, mean(found.rejected), words, ALPHA)
 
@@ -175,8 +179,8 @@ class Mixing:
             f"{begin}/clisi",
             label,
             median(1 - found.mixed(1)),
-            f"how much the {found.k} nearest of the {samples} are of one class of {classes}, by the inverse"
-            " Simpson's index from 0, all in equal parts, to 1, one",
+            f"how much the {found.k} nearest of the {samples} are of one class of {classes}, by "
+            "the inverse Simpson's index from 0 (all in equal parts) to 1 (one class)",
             1 - found.mixed(1, by_chance=True).median().item(),
         )
         yield score(
@@ -189,12 +193,12 @@ class Mixing:
 
 
 class _Mixed:
-    """What the distances of samples say of their groups and classes.
+    """Statistics of the distances of samples within and between groups and classes.
 
     Args:
         x: (n, f) features, in float64.
-        ids: (n,) ids of groups from 0; if there are classes, theirs too.
-        k: Neighbors, the sample itself counted.
+        ids: (n,) ids of groups from 0; with classes, their ids too.
+        k: Number of neighbors with the sample itself.
     """
 
     def __init__(self, x: Tensor, ids: list[Tensor], k: int) -> None:
@@ -228,7 +232,7 @@ class _Mixed:
             self.rejected[rows] = torch.special.gammaincc(freedom, chi / 2) < ALPHA
 
     def mixed(self, column: int, *, by_chance: bool = False) -> Tensor:
-        """(n,) the inverse Simpson's index of a column, from 0 to 1, or what random ids would give."""
+        """(n,) the inverse Simpson's index of a column, from 0 to 1, or its value for random ids."""
         sizes, simpson = self.sizes[column].double(), self.simpson[column]
         if by_chance:
             n = sizes.sum()
@@ -238,9 +242,9 @@ class _Mixed:
 
 
 def distances(x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows (q,) of x (n, f), some after others, and their Euclidean distances (q, n) to all.
+    """Blocks of rows (q,) of x (n, f), and their Euclidean distances (q, n) to all rows.
 
-    Equal rows are equally far from each, which rounding would tell apart.
+    Equal rows get equal distances, without rounding differences.
     """
     different, place = (x - x.mean(0)).unique(dim=0, return_inverse=True)
     for rows in torch.arange(len(x)).split(max(1, NUMBERS // len(x))):
@@ -250,7 +254,7 @@ def distances(x: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 class Neighbors:
-    """The k nearest of n samples to q others; those that are as far as the last share its places.
+    """The k nearest of n samples to q samples; samples as far as the last neighbor share its places.
 
     Args:
         away: (q, n) distances.
@@ -277,8 +281,8 @@ def perplexity_weights(away: Tensor, perplexity: float, tolerance: float = 1e-5)
 
     Args:
         away: (q, k) distances, ascending.
-        perplexity: How many neighbors the weights are to tell of, above 1.
-        tolerance: Of the entropy.
+        perplexity: The effective number of neighbors, above 1.
+        tolerance: Tolerance of the entropy.
     """
     away = away - away[:, :1]  # which changes no weight, and keeps one of them at 1
     b, low, high = (
@@ -303,13 +307,13 @@ def perplexity_weights(away: Tensor, perplexity: float, tolerance: float = 1e-5)
 
 
 def silhouettes(sums: Tensor, sizes: Tensor, own: Tensor, rivals: Tensor | None = None) -> Tensor:
-    """(q,) the silhouette widths of samples; 0 for the only one of its cluster.
+    """(q,) the silhouette widths of samples; 0 for the only sample of a cluster.
 
     Args:
         sums: (q, c) summed distances to the samples of each cluster.
         sizes: (c,) samples of each cluster.
         own: (q,) a sample's cluster.
-        rivals: (q, c) the clusters with which it is compared; None: with all.
+        rivals: (q, c) the clusters with which each sample is compared; None: all clusters.
     """
     others = sums / sizes
     if rivals is not None:
@@ -320,7 +324,7 @@ def silhouettes(sums: Tensor, sizes: Tensor, own: Tensor, rivals: Tensor | None 
 
 
 def _over_classes(values: Tensor, ids: Tensor) -> Estimate:
-    """The mean over classes of the means of values (n,) over the samples of each; ids are (n,)."""
+    """The mean over classes of the mean of values (n,) within each class; ids are (n,)."""
     place = ids.unique(return_inverse=True)[1]
     classes = int(place.max()) + 1
 

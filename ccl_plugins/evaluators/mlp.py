@@ -1,4 +1,4 @@
-"""What a network with one hidden layer reads from frozen features."""
+"""Accuracy of a probe with one hidden layer."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from ccl_plugins.protocols import Frozen, Measurement
 
 @dataclass(eq=False, repr=False)
 class MLP(OfColumn):
-    """What a network with one hidden layer reads from frozen features: classes, or numbers.
+    """Accuracy of a network with one hidden layer on frozen features: classes, or numbers.
 
-    A linear probe misses what is held in another form.  Whether a variable is hidden is therefore a
-    question for this probe too.  Gives ``"mlp/top1"``, and for another column ``"mlp-<column>/top1"`` if it
-    holds class ids, or ``"mlp-<column>/r2"``, the explained variance averaged over its entries, if it holds
-    numbers.
+    A linear probe misses information in other than linear form. So use this probe too when you ask
+    whether a variable is hidden. Gives ``"mlp/top1"``, and for another column
+    ``"mlp-<column>/top1"`` if it holds class ids, or ``"mlp-<column>/r2"``, the explained variance
+    averaged over its entries, if it holds numbers.
 
-    scikit-learn's MLP with its defaults (ReLU, Adam), on standardized features; one that is constant in
-    training is centered alone.  It holds out a tenth of the training samples, whatever their groups, and
-    stops when these are predicted no better.
+    scikit-learn's MLP with its defaults (ReLU, Adam), on standardized features; a feature that is
+    constant in training is only centered. Training holds out a tenth of the training samples,
+    regardless of groups, and stops when these are no longer predicted better.
 
     Split: fitted to the training split, measured on the test split.  Selection: the number of passes, by
     training samples.
@@ -46,11 +46,11 @@ class MLP(OfColumn):
             a warning counts them.
         hidden: Hidden units, 1 or more.
         epochs: The most passes over the training samples, 1 or more.
-        seed: Of the weights, the order of the samples and those that are held out; 0 or more.
+        seed: Seed of the weights, the order of the samples and the held-out samples; 0 or more.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or of another type,
-            there are fewer than 20 training samples or one of a class, or a feature is not finite.
+            there are fewer than 20 training samples, or one of a class, or a feature is not finite.
         UndefinedMetric: If the training split has one class only; if an entry of a column of numbers is
             constant in the test split.
     """
@@ -71,7 +71,7 @@ class MLP(OfColumn):
         read = with_numbers if numbers else with_classes
         (x, known), (x_test, wanted) = read(train, self.column), read(test, self.column)
         if len(x) < 20:
-            raise ValueError(f"an MLP needs 20 training samples or more, there are {len(x)}")
+            raise ValueError(f"an MLP needs 20 training samples or more, but there are {len(x)}")
         # A feature that is constant in training, as of a dead unit, keeps its unit: divided by nearly 0, a
         # test sample's other value would drown all else.
         center, scale = x.mean(0), x.std(0)

@@ -29,11 +29,12 @@ logger = logging.getLogger(__name__)
 class MultiLabel(OfColumn):
     """Average precision of linear classifiers of several attributes, each present or absent.
 
-    Each attribute of the column has a classifier on frozen features, fitted by L-BFGS as in `linear`.
-    Gives ``"<column>/map"``, the mean over attributes of the average precision of the classifier's
-    ranking of the test samples, whose chance level is the mean share of samples with the attribute; and
-    ``"<column>/balanced"``, the mean of the balanced accuracies, whose chance level is 0.5.  Attributes
-    that are equal in all samples of a split define neither, and are left out with a warning.
+    Each attribute of the column has a classifier on frozen features, fitted by L-BFGS, see
+    `linear`. Gives ``"<column>/map"``, the mean over attributes of the average precision of the
+    classifier's ranking of the test samples, whose chance level is the mean share of samples with
+    the attribute; and ``"<column>/balanced"``, the mean of the balanced accuracies, whose chance
+    level is 0.5. An attribute with the same value in all samples of a split defines neither, and is
+    left out with a warning.
 
     Split: fitted to the training split, measured on the test split.  Selection: none, or with
     ``reg="validation"`` on a part of the training split, for each attribute.
@@ -115,7 +116,7 @@ class MultiLabel(OfColumn):
 
 
 def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor]:
-    """From (k, n), how often each of k draws has each sample, to (k, c) average precisions of c rankings.
+    """(k, c) average precisions of c rankings, from (k, n) counts of samples in k draws.
 
     Each is the sum over the different scores s, from the highest, of the precision among samples with a
     score of s or more, times the share of positive samples whose score is s; NaN without a positive sample.

@@ -13,7 +13,7 @@ BLOCK = 2**24
 
 
 def projections_of(frozen: Frozen, views: int = 1) -> Tensor:
-    """The unit-norm projections (views, N, d) of so many views of two samples or more.
+    """The unit-norm projections (views, N, d) of the given number of views of two or more samples.
 
     Raises:
         ValueError: For frozen features without projections, and for projections that are not finite.
@@ -21,8 +21,8 @@ def projections_of(frozen: Frozen, views: int = 1) -> Tensor:
     """
     if frozen.projections is None:
         raise ValueError(
-            "these features come without projections of views: only a run, which has a method and a"
-            " transform, can be measured"
+            "these features have no projections of views: measure a run, which has a method and a "
+            "transform"
         )
     unit = frozen.projections
     if len(unit) < views or unit.shape[1] < 2:
@@ -39,7 +39,7 @@ def towers_of(frozen: Frozen, evaluator: str) -> Towers:
     """The towers of a split.
 
     Raises:
-        ValueError: If there are none, or their rows are not those of the features.
+        ValueError: If there are no towers, or their rows are not those of the features.
     """
     towers = frozen.towers
     if towers is None:
@@ -59,7 +59,7 @@ def images_of(towers: Towers, rows: Tensor) -> Tensor:
     """(k, d) float64 projections of the images in rows (k,).
 
     Raises:
-        ValueError: For one that is not finite.
+        ValueError: For a projection that is not finite.
     """
     return _finite(towers.images[rows].double(), lambda place: f"image {int(rows[place])}")
 
@@ -68,7 +68,7 @@ def texts_of(towers: Towers, texts: Sequence[str]) -> Tensor:
     """(k, d) float64 projections of k texts.
 
     Raises:
-        ValueError: For one that is not finite, and for projections of another shape.
+        ValueError: For a projection that is not finite, and for projections of another shape.
     """
     projections = towers.texts(texts).double()
     expected = (len(texts), towers.images.shape[1])

@@ -1,4 +1,4 @@
-"""Over how many directions projections spread."""
+"""The number of directions over which projections spread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 @dataclass(eq=False, repr=False)
 class RankMe:
-    """Rank of projections or features: over how many directions they spread.
+    """Effective rank of projections or features: the number of directions over which they spread.
 
     With the singular values σ of a matrix X (N, d), RankMe is the exponential of the entropy of
     ``p_k = σ_k / Σ σ + 1e-7``, between 1 and the smaller of N and d: 1 if all rows lie on one line, as in a
@@ -25,7 +25,7 @@ class RankMe:
 
     Args:
         of: ``"projections"``: X are the projections of the first view, not centered, as in the paper;
-            ``"features"``: the backbone's features less their mean.
+            ``"features"``: the backbone's features, centered.
 
     Raises:
         ValueError: If ``of`` is another word; on use, for numbers that are not finite, and for features

@@ -31,9 +31,9 @@ class Regression(OfColumn):
     """Error of a linear regression on frozen features, for example of a sensitive attribute.
 
     Minimizes ``mean over all entries of (prediction - value)² + reg |W|²``, without a penalty on the bias,
-    in closed form.  By default ``reg`` is chosen on the training samples alone: the value with which each
-    of them is best predicted from all others.  No value suits all data: 512 features of 520 samples that
-    say little about the column give an R² of -38 on new samples with 1e-6, and 0.00 with a chosen value.
+    in closed form. By default ``reg`` is chosen on the training samples, by leave-one-out error. No
+    fixed value suits all data: 512 features of 520 samples that say little about the column give an
+    R² of -38 on new samples with 1e-6, and 0.00 with the chosen value.
 
     Gives, on the test samples, ``"<column>/r2"``, the explained variance averaged over columns,
     ``"<column>/mse"`` in the column's units squared, averaged over samples and columns, and for colors
@@ -45,21 +45,22 @@ class Regression(OfColumn):
         column: Continuous column of the metadata that is predicted; samples without a value are left
             out, and a warning counts them.
         reg: Weight of the penalty, above 0, in units of features²; the same for any unit of the column.
-            None: chosen among 29 values, 1e-10 to 1e4 times the features' mean variance, by the error
-            left on each training sample when it alone is left out.  ``"gcv"``: by generalized
-            cross-validation, which is near to that and quick enough to be measured while a run trains.
-        eight_bit: Whether to add ``mse255``, the error of a column in [0, 1] in units of 0 to 255; None
-            does so for the column called ``color``.
+            None: chosen among 29 values, 1e-10 to 1e4 times the features' mean variance, by the
+                leave-one-out error on the training samples. ``"gcv"``: by generalized
+                cross-validation, which gives a similar value and is quick enough to watch a run.
+        eight_bit: Whether to add ``mse255``, the error of a column in [0, 1] in units of 0 to 255;
+            None: only for the column called ``color``.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not continuous,
             the splits' columns differ in width, a value is infinite, or there are fewer than two samples.
-        UndefinedMetric: If an entry of the column is constant in the test split, which has no R².
+        UndefinedMetric: If an entry of the column is constant in the test split, because R² is then
+            undefined.
 
     Source:
-        Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4.2 and appendix B; their
-        code reports the least error over epochs, which is not the fairest, and stops within the
-        tolerance of its optimizer.
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), section 4.2 and appendix
+        B; their code reports the least error over epochs, which is not the fairest epoch, and stops
+        at the tolerance of its optimizer.
     """
 
     column_types = ("continuous",)
@@ -75,7 +76,7 @@ class Regression(OfColumn):
         """``color/r2``, ``color/mse`` and ``color/mse255``."""
         x_test, values = with_numbers(test, self.column)
         if len(values) < 2:
-            raise ValueError("r2 needs two test samples or more, there is one")
+            raise ValueError("r2 needs two test samples or more, but there is one")
         x, known = with_numbers(train, self.column)
         if len(known) < 2:
             raise ValueError("a regression needs two training samples or more, there is one")
@@ -111,7 +112,7 @@ def explained(errors: Tensor, values: Tensor) -> Estimate:
 
     Args:
         errors: (n, c) squared errors.
-        values: (n, c) what was predicted; no column is constant.
+        values: (n, c) the true values; no column is constant.
     """
     values = values - values.mean(dim=0)
     tiny = 1e-12 * values.square().sum(dim=0)
@@ -129,8 +130,8 @@ def ridge_regression(
 ) -> Tensor:
     """Predictions (n, c) for x_test (n, f), of the ridge regression of y (N, c) on x (N, f).
 
-    With ``reg=None`` it is the one of `PENALTIES`, times the mean variance of x, with the least mean
-    squared error when each row of x is left out; with ``"gcv"`` that of `least_squares`.
+    ``reg=None`` chooses from `PENALTIES`, times the mean variance of x, by the leave-one-out error;
+    ``"gcv"`` chooses like `least_squares`.
     """
     if reg == "gcv":
         weight, bias = least_squares(x, y)

@@ -27,7 +27,7 @@ from ccl_plugins.evaluators.intervals import mean, over_rows
 from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric, ValueType
 
 Negatives = Literal["all", "same", "other"]
-"""Which samples of other classes are ranked: all, or those of the query's group or of other groups."""
+"""The samples of other classes that are ranked: all, those of the query's group, or of other groups."""
 
 
 @dataclass(eq=False, repr=False)
@@ -37,30 +37,31 @@ class Retrieval(OfColumn):
     Each sample is a query that ranks all others of its split.  Gives ``"retrieval/recall_at_1"``, the
     fraction of queries with a sample of their class among the first k, for each k, and
     ``"retrieval/map"``, the mean of the average precisions of the whole rankings.  For another column,
-    ``"retrieval-<column>/..."``.  Queries whose class has no other sample are left out; of equally similar
-    samples, those of other classes come first.
+    ``"retrieval-<column>/..."``. Queries whose class has no other sample are left out; among
+    equally similar samples, those of other classes come first.
 
-    With ``across``, as plates or batches of cells, a query is to find samples of its class in other groups:
-    those of its class in its own group are not ranked, and queries without one elsewhere are left out.
-    Gives ``"retrieval_across_<across>/recall_at_1"``, ..., whose ``map`` is the mean over queries of what
-    copairs calls average precision, for pairs of ``pos_sameby=[column]`` and ``pos_diffby=[across]``.
+    With ``across``, such as plates or batches of cells, a query must find samples of its class in
+    other groups. Samples of its class in its own group are not ranked, and queries without a match
+    in other groups are left out. It gives ``"retrieval_across_<across>/recall_at_1"``, ..., whose
+    ``map`` is the mean over queries of copairs' average precision, for pairs of
+    ``pos_sameby=[column]`` and ``pos_diffby=[across]``.
 
-    Split: queries and the samples that they rank are those of ``split``; nothing is fitted and nothing
+    Split: queries and candidates are from ``split``; nothing is fitted and nothing
     selected.
 
     Args:
         k: Ranks of the recall, 1 or more each, below the number of samples.
-        samples: The most samples, 2 or more; of a larger split so many of a fixed shuffle, the same for
-            all runs.  Takes time that grows with their square.
+        samples: The most samples, 2 or more; of a larger split, the first of a fixed shuffle, the
+            same for all runs. The time grows with the square of their number.
         split: ``"test"`` or ``"train"``.
         column: Categorical column of the metadata; samples without a class, or without a group, are left
             out, and a warning counts them.
         across: Categorical column of groups; None: a query may find samples of its own group.
-        negatives: With ``across``, which samples of other classes are ranked beside those to be found:
-            ``"all"``, ``"same"`` for those of the query's group, whose likeness to it may be that of the
-            group, or ``"other"``, where what groups have alike helps nobody.  In copairs,
-            ``neg_diffby=[column]``, with ``neg_sameby=[across]`` for ``"same"``, and
-            ``neg_diffby=[column, across]`` for ``"other"``.
+        negatives: With ``across``, the samples of other classes that are ranked: ``"all"``;
+            ``"same"``, those of the query's group, which may resemble the query only because of the
+            group; or ``"other"``, those of other groups, so that similarity within a group has no
+            effect. In copairs, ``neg_diffby=[column]``, with ``neg_sameby=[across]`` for
+            ``"same"``, and ``neg_diffby=[column, across]`` for ``"other"``.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
@@ -71,7 +72,7 @@ class Retrieval(OfColumn):
         Song et al., Deep Metric Learning via Lifted Structured Feature Embedding (2016), for recall@k;
         Manning, Raghavan and Schütze, Introduction to Information Retrieval (2008), section 8.4, for the
         mean average precision; Kalinin et al., A Versatile Information Retrieval Framework for Evaluating
-        Profile Strength and Similarity (2025), for that across groups, as copairs has it.
+        Profile Strength and Similarity (2025), for retrieval across groups, as in copairs.
     """
 
     k: Sequence[int] = checked(wholes, least=1, default=(1, 5, 10))
@@ -146,17 +147,18 @@ class Retrieval(OfColumn):
 def ranked(
     x: Tensor, ids: Tensor, queries: Tensor, groups: Tensor, negatives: Negatives = "all"
 ) -> tuple[Tensor, Tensor]:
-    """(q, n - 1) whether the samples, most similar first, are right ones; (q,) how many are candidates.
+    """(q, n - 1) whether the samples, most similar first, are right; (q,) the number of candidates.
 
-    Right ones are of the query's class and of another group.  Of equally similar samples, those of other
-    classes come first, so that the order of rows says nothing; those that are no candidates come last.
+    A right sample has the query's class and another group. Among equally similar samples, those of
+    other classes come first, so that the order of rows has no effect; samples that are not
+    candidates come last.
 
     Args:
         x: (n, f) of unit length.
         ids: (n,) class ids.
         queries: (q,) rows of x.
         groups: (n,) ids of groups.
-        negatives: Which samples of other classes are candidates.
+        negatives: The samples of other classes that are candidates.
     """
     of_class, of_group = ids == ids[queries, None], groups == groups[queries, None]
     right, wrong = of_class & ~of_group, ~of_class
@@ -170,17 +172,17 @@ def ranked(
 
 
 def alike(ids: Tensor) -> Tensor:
-    """(n,) how many of the rows of ids, (n,) or (n, c), are equal to each."""
+    """(n,) for each row of ids, (n,) or (n, c), the number of rows equal to it."""
     _, place, counts = ids.unique(dim=0, return_inverse=True, return_counts=True)
     return counts[place]
 
 
 def hit_by_chance(candidates: int | Tensor, right: Tensor, k: int) -> Tensor:
-    """(q,) how likely one of the right candidates is among the first k of a random ranking.
+    """(q,) the probability that a right candidate is among the first k of a random ranking.
 
     Args:
-        candidates: How many are ranked, for each query (q,) or for all.
-        right: (q,) how many of them are right for each query, 1 or more.
+        candidates: The number of ranked samples, for each query (q,) or for all.
+        right: (q,) the number of right candidates of each query, 1 or more.
         k: Ranks, 1 or more.
     """
     wrong = candidates - right.double()
@@ -194,8 +196,8 @@ def hit_by_chance(candidates: int | Tensor, right: Tensor, k: int) -> Tensor:
 def precision_by_chance(candidates: Tensor, right: Tensor) -> Tensor:
     """(q,) the expected average precision of a random ranking; the arguments are those of `hit_by_chance`.
 
-    The precision at the rank r of a right candidate counts it, and of the r - 1 before it the share that
-    is right among the other candidates.
+    The precision at the rank r of a right candidate counts this candidate, and the expected share
+    of right ones among the r - 1 before it.
     """
     harmonic = (1 / torch.arange(1, int(candidates.max()) + 1, dtype=torch.float64)).cumsum(0)
     first = harmonic[candidates - 1] / candidates

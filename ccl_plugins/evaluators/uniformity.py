@@ -23,8 +23,8 @@ class Uniformity:
     Split: measured on the test split; nothing is fitted and nothing selected.
 
     Args:
-        samples: The most samples that are compared with each other, 2 or more; of more, so many of a fixed
-            shuffle.
+        samples: The most samples that are compared with each other, 2 or more; of more samples, the
+            first of a fixed shuffle.
 
     Raises:
         ValueError: If ``samples`` is less; on use, for features without projections, and for projections

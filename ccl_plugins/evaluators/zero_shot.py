@@ -105,8 +105,8 @@ class ZeroShot(OfColumn):
             )
         if largest >= len(names):
             raise ValueError(
-                f"zero_shot: column {self.column!r} has the class id {largest}, and there are"
-                f" {len(names)} names"
+                f"zero_shot: column {self.column!r} has the class id {largest}, but there are "
+                f"{len(names)} names"
             )
         if not isinstance(self.prompts, Mapping):
             return [[each.replace("{}", name) for each in self.prompts] for name in names]
@@ -126,14 +126,12 @@ def _checked(prompts: Prompts) -> list[str] | dict[str, list[str]]:
             name: _listed(each, f"the prompts of {name!r}") for name, each in prompts.items()
         }
         if not of_each:
-            raise ValueError("prompts must name the classes, and there are none")
+            raise ValueError("prompts must name the classes, but none are given")
         return of_each
     templates = _listed(prompts, "prompts")
     for template in templates:
         if "{}" not in template:
-            raise ValueError(
-                f"prompts: {template!r} has no {{}}, in place of which the class's name stands"
-            )
+            raise ValueError(f"prompts: {template!r} has no {{}}, the place of the class's name")
     return templates
 
 

@@ -1,4 +1,4 @@
-"""The components of a pipeline: of one that is composed, or of the record of a run."""
+"""The components of a pipeline, composed or read from the record of a run."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Components:
 
     @property
     def all_choices(self) -> list[engine.Choice]:
-        """Every choice that what is trained and measured depends on, without those nested in them."""
+        """Every choice that affects training or measurements, without nested choices."""
         raise NotImplementedError
 
     @cached_property
     def _cache(self) -> dict[Any, Any]:
-        """What was built for the data set and the conditions: components with equal records once."""
+        """The cache of components built for the data set and the conditions, one for equal records."""
         return {}
 
     @cached_property

@@ -58,13 +58,14 @@ class Composition(Components):
         method: The model around the backbone.
         transform: The augmentations; ``{"image": "simclr", "text": "tokens"}``: of several modalities.
         condition: The conditioning variable; objectives know it as ``"condition"``.
-        conditions: Several, by name, in place of ``condition``.
-        sampler: Which samples meet in a batch.
+        conditions: Several conditions by name, in place of ``condition``.
+        sampler: Decides which samples form a batch.
         evaluate: The measurements at the end; by default a linear probe, nearest neighbors, and a
             regression of each continuous column of the data set.
         fit: Settings of training, as the ``[fit]`` table of a configuration.
-        monitor: What is measured while it trains, as the ``[monitor]`` table; ``"off"``: nothing.
-        loggers: Where numbers go while it trains, such as ``["csv", {"use": "wandb", "mode": "offline"}]``.
+        monitor: The measurements while it trains, as the ``[monitor]`` table; ``"off"``: none.
+        loggers: The loggers of its numbers, such as ``["csv", {"use": "wandb", "mode":
+            "offline"}]``.
         plugins: Options for the hooks of plug-ins, a table for each plug-in by its name.
 
     Raises:
@@ -114,7 +115,7 @@ class Composition(Components):
         }
         self.settings, self.fit_choices = fit_settings(fit or {})
         self.monitor = monitor_settings(monitor)
-        """What is measured while it trains; None: nothing."""
+        """The measurements while it trains; None: none."""
         self.loggers = chosen_loggers(loggers)
         self.hook_options = hook_options(plugins)
         """Options for the hooks of plug-ins, by plug-in."""
@@ -153,7 +154,7 @@ class Composition(Components):
 
     @cached_property
     def objective(self) -> Any:
-        """The objective for the rules, which `build` takes if no seed would make another of it."""
+        """The objective for the rules; `build` reuses it if it has no random weights."""
         cache: dict[Any, Any] = {}
         states = generator_states()
         objective = self._build_objective(cache)
@@ -163,18 +164,18 @@ class Composition(Components):
 
     @cached_property
     def reading_method(self) -> Any:
-        """A built method for the rules, if its class says that it reads conditions; None: it reads none."""
+        """A built method for the rules, if its class declares that it reads conditions; else None."""
         with undisturbed():
             reads = trait(self.choices["method"].spec.load(), "conditions")
             return self._build_method({}) if reads else None
 
     @cached_property
     def sampler_on(self) -> str | None:
-        """The name of the condition that the sampler reads; None: it reads none."""
+        """The name of the condition that the sampler reads, or None."""
         return read_by_sampler(self.choices["sampler"], self.built_conditions)
 
     def _check(self) -> None:
-        """Ask all rules; the parts without weights are built."""
+        """Check all rules; this builds the parts without weights."""
         with undisturbed():
             # Those that draw random numbers draw them in this order.
             _ = self.objective, self.transform, self.given_conditions, self.built_evaluators
@@ -188,7 +189,7 @@ class Composition(Components):
     def build(self) -> Parts:
         """New networks, with weights drawn from torch's global generator, and the parts built before.
 
-        Of networks that are objects of the session they are copies, with the weights that these have now.
+        Networks that are objects of the session are copied, with their present weights.
         """
         cache = self._objectives.pop() if self._objectives else {}
         method = self._build_method(cache)
@@ -244,7 +245,7 @@ class Composition(Components):
 
     @property
     def all_choices(self) -> list[Any]:
-        """Every choice that what is trained and measured depends on, without those nested in them."""
+        """Every choice that affects training or measurements, without nested choices."""
         fit = self.fit_choices.values()
         return [*self.choices.values(), *self.conditions.values(), *self.evaluators, *fit]
 
@@ -303,12 +304,12 @@ class Composition(Components):
 
         Args:
             path: The file.
-            changes: Keys and value of each value in place of the file's:
-                ``(("objective", "kernel", "scale"), 0.2)``.
-            settings: Settings of training in place of those in its ``[fit]`` table.
+            changes: Keys and value of each value that replaces the file's: ``(("objective",
+                "kernel", "scale"), 0.2)``.
+            settings: Settings of training that replace those in its ``[fit]`` table.
 
         Raises:
-            InvalidConfig: For a file that is no TOML, or with an unknown table or key.
+            InvalidConfig: For a file that is not TOML, or has an unknown table or key.
         """
         tables = override(engine.read_toml(path), changes)
         fit = tables.get("fit", {})

@@ -1,4 +1,4 @@
-"""The tables of a configuration: what is read of each, checked and complete, and values in their place."""
+"""The tables of a configuration: each is read, checked and completed, and values may be replaced."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def check_schema(data: Mapping[str, Any], where: str) -> None:
 
 
 def condition_place(name: str, conditions: Mapping[str, Any]) -> str:
-    """The place of a condition in a configuration that has these."""
+    """The place of a condition in a configuration with these conditions."""
     return "condition" if list(conditions) == ["condition"] else f"conditions.{name}"
 
 
@@ -69,10 +69,10 @@ def long_form(transform: Any) -> Any:
 
 
 def with_statistics(transform: Any, backbone: Any) -> Any:
-    """The choice of a transform whose mean and std are numbers, so that a record has them.
+    """The choice of a transform with mean and std as numbers, so that the record has them.
 
-    Where none are given, they are those of the backbone's weights, else ImageNet's.  A transform of
-    another author is left as it is.
+    Numbers that are not given are those of the backbone's weights, else ImageNet's. A transform of
+    another author does not change.
 
     Args:
         transform: The choice.
@@ -99,7 +99,7 @@ def with_statistics(transform: Any, backbone: Any) -> Any:
 
 
 def statistics_of(backbone: Any) -> tuple[Sequence[float], Sequence[float]] | None:
-    """Mean and standard deviation of the images that the weights of a chosen backbone know, if any."""
+    """Mean and standard deviation of the images that a backbone's weights were trained on, if known."""
     cls = backbone.spec.load()
     if not isinstance(cls, type):
         return None
@@ -109,7 +109,7 @@ def statistics_of(backbone: Any) -> tuple[Sequence[float], Sequence[float]] | No
 
 
 def default_evaluators(dataset: Any) -> list[Any]:
-    """Probes of the label where it is class ids, and a regression of each continuous column."""
+    """Probes of the label if it holds class ids, and a regression of each continuous column."""
     schema = dataset.schema()
     probes = ["linear", "knn"] if schema.get("label") == "categorical" else []
     continuous = [name for name, value_type in schema.items() if value_type == "continuous"]
@@ -125,7 +125,7 @@ def fit_settings(
 
     Args:
         given: The table.
-        built: What its choices were built to before, by kind.
+        built: The components that its choices were built to before, by kind.
     """
     engine.check_keys(given, [field.name for field in fields(FitSettings)], "fit")
     choices = {}
@@ -184,9 +184,9 @@ def hook_options(given: Any) -> dict[str, dict[str, Any]]:
 
 
 def installed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The monitor, loggers and options of plug-ins in a record, less what is of a plug-in that is gone.
+    """The monitor, loggers and plug-in options of a record, without those of missing plug-ins.
 
-    They watched the run, and nothing that is read back depends on them.
+    They only watched the run, and nothing that is read back depends on them.
     """
 
     def offered(kind: str, component: Any) -> bool:
@@ -230,7 +230,7 @@ def parse(text: str) -> tuple[tuple[str, ...], Any]:
 
 
 SETTINGS = ("fit", "monitor")
-"""The tables of settings, whose words name no component."""
+"""The tables of settings, whose words are not names of components."""
 
 
 class InvalidOverride(engine.InvalidConfig):
@@ -238,7 +238,7 @@ class InvalidOverride(engine.InvalidConfig):
 
     def __init__(self, text: str, why: str) -> None:
         super().__init__(
-            f"{text!r}: {why}; a value is written as TOML, as objective.kernel.scale=0.2 or"
+            f"{text!r}: {why}; a value is written as TOML, such as objective.kernel.scale=0.2 or"
             " 'fit.schedule={use = \"constant\"}'"
         )
 
@@ -256,7 +256,7 @@ def dotted(text: str) -> tuple[str, ...]:
     """The keys of ``objective.kernel.scale``.
 
     Raises:
-        TOMLDecodeError: For text that is no dotted key of TOML.
+        TOMLDecodeError: For text that is not a dotted key of TOML.
     """
     table: Any = tomllib.loads(f"{text} = 0") if "\n" not in text else {}
     keys = []
@@ -271,9 +271,9 @@ def dotted(text: str) -> tuple[str, ...]:
 def override(
     tables: Mapping[str, Any], changes: Iterable[tuple[Sequence[str], Any]]
 ) -> dict[str, Any]:
-    """A copy of the tables of a configuration with other values, one change after the other.
+    """A copy of the tables of a configuration with changed values.
 
-    A component that is named alone becomes a table: ``objective = "infonce"`` and the change
+    A component that is only named becomes a table: ``objective = "infonce"`` and the change
     ``objective.temperature`` give ``{use = "infonce", temperature = ...}``.
 
     Args:
@@ -281,8 +281,8 @@ def override(
         changes: Keys and value of each change.
 
     Raises:
-        InvalidConfig: For an unknown table, and for a key below a value that has none; the message has
-            the near keys.
+        InvalidConfig: For an unknown table, and for a key below a value without keys; the message
+            names similar keys.
     """
     changed = copy.deepcopy(dict(tables))
     for keys, value in changes:

@@ -20,13 +20,13 @@ Curves = dict[str, list[tuple[int, float]]]
 
 
 def curves(run: Run) -> Curves:
-    """Every scalar of a run, from its first step on, whatever its loggers are and were.
+    """Every scalar of a run, from its first step on, independent of its loggers.
 
     Steps that a resumed run repeated are listed once, with the value that was logged last.  The file is
     read again if it has changed.
 
     Args:
-        run: A run; one that is still trained has the scalars written so far.
+        run: A run; a run in training has the scalars written so far.
 
     Raises:
         FileNotFoundError: If the run has no ``history.csv``.
@@ -45,7 +45,7 @@ def curves(run: Run) -> Curves:
 
 
 _read_of: WeakKeyDictionary[Run, tuple[tuple[int, int], Curves]] = WeakKeyDictionary()
-"""The curves of runs, which several figures draw, with time and size of the file that was read."""
+"""The cached curves of runs for figures, with time and size of the file that was read."""
 
 
 def _read(file: Path) -> Curves:

@@ -39,19 +39,20 @@ EXPORTED = (WEIGHTS, CONFIG, PROGRAM, *ADAPTERS, README, SUMS)
 def export(run: Run, folder: str | Path | None = None, *, format: str | None = None) -> Path:
     """Write a run's backbone, without heads, as a folder that other libraries read without this one.
 
-    As ``"timm"`` it holds ``model.safetensors``, which ``timm.create_model(name, num_classes=0,
-    checkpoint_path=...)`` takes, and ``config.json``, which describes the model:
+    The format ``"timm"`` holds ``model.safetensors``, which ``timm.create_model(name,
+    num_classes=0, checkpoint_path=...)`` takes, and ``config.json``, which describes the model:
     ``timm.create_model("local-dir:FOLDER", pretrained=True).eval()`` needs nothing else.
 
-    As ``"torch"``, for any backbone, it holds ``backbone.pt2``, a program of `torch.export` in evaluation
-    mode, which ``torch.export.load(...).module()`` runs with PyTorch alone, and ``model.safetensors``, the
-    weights, to train them further.
+    The format ``"torch"``, for any backbone, holds ``backbone.pt2``, a program of `torch.export` in
+    evaluation mode, which ``torch.export.load(...).module()`` runs with PyTorch alone, and
+    ``model.safetensors``, the weights, to train them further.
 
-    The adapters of ``lora`` are part of these weights.  They lie beside them, too, as peft reads them:
+    The weights include the adapters of ``lora``. The adapters are also in files that peft reads:
     ``adapter_model.safetensors`` and ``adapter_config.json``.
 
-    ``README.md`` has the lines that load it.  ``SHA256SUMS`` has the checksums of the other files, which
-    ``sha256sum --check`` compares, and a backbone of this library that loads the weights.
+    ``README.md`` has the lines that load it. ``SHA256SUMS`` has the checksums of the other files,
+    which ``sha256sum --check`` compares; a backbone of this library also checks them when it loads
+    the weights.
 
     Args:
         run: A finished or interrupted run.
@@ -65,7 +66,8 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     Raises:
         FolderInUse: If another process writes to the folder, or to the run that it lies in.
         ValueError: For another format, for a backbone that timm lacks as ``"timm"``, for one that
-            `torch.export` cannot follow, and for a folder whose files of these names are of no export.
+            `torch.export` cannot follow, and for a folder with files of these names that no export
+            wrote.
     """
     unknown = unknown_to_timm(run)
     if format is None:
@@ -93,20 +95,20 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
 
 
 def _refuse_other_files(target: Path, wrote: Collection[str]) -> None:
-    """Refuse a folder with files of these names that neither the run wrote nor an export has sums of."""
+    """Refuse a folder with files of these names that neither the run nor an export wrote."""
     names = [name for name in EXPORTED if os.path.lexists(target / name)]
     known = [name for name in names if has_sum(target / name)]
     known += [README, SUMS] if WEIGHTS in known else []
     others = [name for name in names if name not in known and f"{target.name}/{name}" not in wrote]
     if others:
         raise ValueError(
-            f"{target} has a file {others[0]}, which is of no export and would be replaced: name a folder"
-            " of its own"
+            f"{target} has a file {others[0]}, which no export wrote and which would be replaced: "
+            "name another folder"
         )
 
 
 def unknown_to_timm(run: Run) -> str:
-    """What timm does not have of a run's backbone, or nothing."""
+    """The part of a run's backbone that timm lacks, or nothing."""
     backbone = run.backbone
     if not isinstance(backbone, Timm):
         return f"the backbone {run.recorded.choices['backbone']!r}, which timm does not have"
@@ -145,8 +147,7 @@ def write_weights(folder: Path, run: Run, plain: Any) -> None:
 def traced(plain: Any, run: Run, config: Mapping[str, Any]) -> Any:
     """A backbone as a program of `torch.export` for batches of any size.
 
-    It holds no path of this machine: where torch keeps the line of the source that made an operation, this
-    is deleted.
+    It holds no path of this machine: torch's notes about source lines are deleted.
 
     Args:
         plain: The `plain_backbone`.
@@ -189,7 +190,7 @@ def describe(run: Run, format: str) -> dict[str, Any]:
 
 
 def _torch_config(run: Run) -> dict[str, Any]:
-    """What the program takes and gives, and the parts of the run's record."""
+    """The inputs and outputs of the program, and the parts of the run's record."""
     transform: Any = run.transform
     images = _images(transform)
     if not images:  # a transform of one's own: one sample shows the shape
@@ -235,9 +236,10 @@ def _readme(config: Mapping[str, Any], format: str) -> str:
     images = config.get("pretrained_cfg", config)
     shape = ", ".join(map(str, images.get("input_size", (3, 224, 224))))
     after = {
-        "timm": "`create_model` gives a model in training mode: without `.eval()`, batch norms and dropout"
-        " give other features.",
-        "torch": "`backbone.pt2` is fixed in evaluation mode. `model.safetensors` has the weights, to train"
+        "timm": "`create_model` returns a model in training mode: without `.eval()`, batch norms "
+        "and dropout change the features.",
+        "torch": "`backbone.pt2` is fixed in evaluation mode. `model.safetensors` has the weights, "
+        "to train"
         " them further.",
     }[format]
     return f"""\

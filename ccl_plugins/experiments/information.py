@@ -22,10 +22,10 @@ def plane(composition: Composition, against: str = "label") -> tuple[list[Point]
         against: The metadata column T.
 
     Returns:
-        The points, and a line for each condition that is left out, saying why.
+        The points, and a line with the reason for each condition that is left out.
 
     Raises:
-        ValueError: If the target is no column of class ids, or no condition is left.
+        ValueError: If the target is not a column of class ids, or no condition is left.
     """
     split, target = _train(composition, against)
     placed: list[Point] = []
@@ -58,10 +58,10 @@ def sweep(
 
     Args:
         composition: The pipeline.
-        parameter: As ``k`` of ``attributes`` or ``level`` of ``wordnet``.
-        values: The values of the parameter, one after the other.
+        parameter: For example ``k`` of ``attributes`` or ``level`` of ``wordnet``.
+        values: The values of the parameter, in order.
         against: The metadata column T.
-        on: The condition; None: the only one with such a parameter.
+        on: The condition; None: the only condition with such a parameter.
 
     Raises:
         ValueError: If no condition or several have the parameter, or the condition is not static and

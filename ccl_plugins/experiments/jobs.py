@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 FOREVER = 60 * 24 * 365
-"""Minutes: submitit ends local processes after five by default."""
+"""The limit of local processes in minutes; submitit's default is five."""
 
 INTERRUPTED = 130
-"""With what ``ccl train`` ends after it was asked to stop and has written a checkpoint."""
+"""The exit status of ``ccl train`` after it was asked to stop and has written a checkpoint."""
 
 
 def submitit(purpose: str) -> Any:
@@ -32,8 +32,8 @@ def on_slurm(logs: Path, purpose: str, options: Mapping[str, Any]) -> Any:
 
     Args:
         logs: The folder of its output.
-        purpose: What needs it, for messages.
-        options: submitit's, such as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
+        purpose: The feature that needs submitit, for messages.
+        options: Options of submitit, such as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
 
     Raises:
         ImportError: If submitit is not installed.
@@ -49,14 +49,14 @@ def on_slurm(logs: Path, purpose: str, options: Mapping[str, Any]) -> Any:
 
 
 class Training:
-    """A ``ccl train`` that a job runs, and that the job begins again where it was stopped.
+    """A ``ccl train`` that a job runs, and resumes after it was stopped.
 
-    Training runs in a process of its own: it is asked to write a checkpoint, as by a first Ctrl-C, when the
-    job is to end, and submitit submits the job again.
+    Training runs in a separate process. When the job must end, it is asked to write a checkpoint,
+    like after a first Ctrl-C, and submitit submits the job again.
 
     Args:
-        arguments: Of ``ccl train``, but ``--resume`` and ``--overwrite``.
-        first: ``["--resume"]``, ``["--overwrite"]`` or ``[]``, for the first time.
+        arguments: The arguments of ``ccl train``, without ``--resume`` and ``--overwrite``.
+        first: ``["--resume"]``, ``["--overwrite"]`` or ``[]``, for the first start.
     """
 
     def __init__(self, arguments: Sequence[str], first: Sequence[str] = ()) -> None:
@@ -83,11 +83,11 @@ class Training:
             time.sleep(0.2)
         code = self._process.returncode
         if code not in (0, INTERRUPTED):
-            raise RuntimeError(f"ccl train ended with {code}; what it printed says why")
+            raise RuntimeError(f"ccl train ended with status {code}; its output says why")
         return code
 
     def checkpoint(self) -> Any:
-        """What submitit submits again: asks training to write a checkpoint, and waits for it."""
+        """Return the job that submitit submits again, after training has written a checkpoint."""
         process = self._process
         if process is not None and not _has_ended(process.pid):
             os.kill(process.pid, signal.SIGTERM)
@@ -99,7 +99,7 @@ class Training:
 def _has_ended(pid: int) -> bool:
     """Whether a process that this one started has ended; it may still be waited for elsewhere.
 
-    In a signal handler: what it interrupted may hold the lock of ``Popen.poll``.
+    For signal handlers, because the interrupted code may hold the lock of ``Popen.poll``.
     """
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -113,7 +113,8 @@ def submit(
     """Submit runs as jobs, whose output is in the folder ``logs`` of each run.
 
     Args:
-        trainings: By the run's folder, what is trained, and on how many nodes and devices of each.
+        trainings: By the run's folder, the training and its numbers of nodes and of devices per
+            node.
         launcher: ``"local"``: on this machine, all at once; ``"slurm"``.
         options: submitit's for SLURM.
 

@@ -1,4 +1,4 @@
-"""The learning rate finder: a short training with a rising rate, of which nothing is kept."""
+"""The learning rate finder: a short training with a rising rate, which leaves no files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ccl_plugins.training.first_use import check_columns_of_views
 from ccl_plugins.training.step_checks import NotFinite
 
 FEWEST = 20
-"""Optimizer steps below which the losses of a trial say nothing."""
+"""The least number of optimizer steps for a meaningful trial."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class LearningRates:
 
     @property
     def suggestion(self) -> float | None:
-        """Where the smoothed loss, over the logarithm of the rate, falls fastest before its least value.
+        """The rate at which the smoothed loss falls fastest, over the rate's logarithm, before its minimum.
 
-        None if the loss falls by less than it scatters.
+        None if the loss falls by less than its scatter.
         """
         smooth = torch.tensor(self.smoothed, dtype=torch.float64)
         least = int(smooth.argmin())
@@ -84,14 +84,14 @@ def find_learning_rate(
 ) -> LearningRates:
     """Train new networks for a few steps, each with a higher learning rate than the one before.
 
-    The rate rises by equal factors in place of the schedule and its warm-up; all else is as at the start of
-    a run, on one device.  Networks, queues and what an objective keeps are copies, and no folder is left.
-    The arguments are those of `Pipeline.find_lr`.
+    The rate rises by equal factors in place of the schedule and its warm-up; everything else is
+    like the start of a run, on one device. Networks, queues and the objective's state are copies,
+    and no folder is left. The arguments are those of `Pipeline.find_lr`.
 
     Raises:
-        ValueError: For values out of range, if the run has fewer steps, and if the loss is not finite from
-            the first rates on.
-        NotFinite: If the first loss is not finite, before any rate was used.
+        ValueError: For values out of range, if the run has fewer steps, and if the loss is already
+            not finite at the first rates.
+        NotFinite: If the first loss, before any rate was used, is not finite.
 
     Source:
         Smith, Cyclical Learning Rates for Training Neural Networks (2017), section 3.3, with
@@ -151,8 +151,8 @@ def _losses(steps: int) -> Any:
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             if pl_module.length.steps < steps:
                 raise ValueError(
-                    f"the run has {pl_module.length.steps} steps, and {steps} learning rates are to be"
-                    f" tried: give fewer steps, {FEWEST} or more, or more epochs"
+                    f"the run has {pl_module.length.steps} steps, but {steps} learning rates "
+                    f"should be tried: give fewer steps, {FEWEST} or more, or more epochs"
                 )
 
         def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, *_: Any) -> None:

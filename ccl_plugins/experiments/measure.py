@@ -1,4 +1,4 @@
-"""What a pipeline's evaluators measure of frozen features, and what a run's files keep of it."""
+"""The measurements of frozen features by a pipeline's evaluators, and a run's files of them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from ccl_plugins.training.features import frozen_features
 from ccl_plugins.training.loader import default_workers
 
 Time = Literal["before", "after", "validation"]
-"""What was measured: the network before training, its weights, or these on a part of the training split."""
+"""The time of a measurement: before training, after it, or after it on a part of the training split."""
 
 TIMES: tuple[Time, ...] = ("before", "after", "validation")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known of a run: measurements by name, and what they cost.
+    """The measurements of a run by name, and their costs.
 
     Args:
-        before: Of the untrained or pretrained backbone.
-        after: Of the weights.
-        validation: Of the weights, on a part of the training split.
+        before: Measurements of the backbone before training.
+        after: Measurements of the trained weights.
+        validation: Measurements of the trained weights on a part of the training split.
         costs: Seconds of training, of its monitors and of the last evaluation, and the monitors' share.
     """
 
@@ -59,12 +59,12 @@ def freeze(
     """The frozen features of splits, computed on the device that holds the method.
 
     Args:
-        method: The method, or what stands for it.
+        method: The method, or its replacement.
         pipeline: Its ``transform`` is applied.
-        workers: Processes that read images; None: as many as help.
+        workers: Processes that read images; None: chosen automatically.
         splits: The splits.
-        projections: Whether views are projected too, as `read_projections` says.
-        folder: Where large features are put into files without names; None: they stay in memory.
+        projections: Whether views are projected too, see `read_projections`.
+        folder: The folder for unnamed files of large features; None: they stay in memory.
     """
     if workers is None:
         workers = default_workers(1, next(method.parameters()).device.type != "cpu")
@@ -99,20 +99,20 @@ def measure(
     *,
     evaluators: Iterable[tuple[Any, Any]] | None = None,
 ) -> dict[str, Measurement]:
-    """What evaluators measure of frozen features, by name; all read the same features.
+    """Evaluators' measurements of frozen features, by name; all read the same features.
 
     Args:
-        pipeline: The pipeline, or what is read back of it.
-        train: What evaluators are fitted to.
-        test: What they are measured on.
+        pipeline: The pipeline, or the parts that are read back.
+        train: The split that evaluators are fitted to.
+        test: The split that they are measured on.
         evaluators: The choice of each with what it built; None: the pipeline's.
 
     Raises:
-        ValueError: If an evaluator returns no measurements, or one whose name another one gave too.
+        ValueError: If an evaluator returns no measurements, or two evaluators return the same name.
 
     Warns:
-        UserWarning: For an evaluator whose numbers the samples do not define, and for a number that is not
-            finite; they are left out.
+        UserWarning: For measurements that the samples do not define or that are not finite; they
+            are left out.
     """
     measured: dict[str, Measurement] = {}
     with naming_component(pipeline):
@@ -148,19 +148,19 @@ def measure_to_choose(
     *,
     evaluators: Iterable[tuple[Any, Any]] | None = None,
 ) -> dict[str, Measurement]:
-    """What evaluators measure of the validation part of a training split, or of other data.
+    """Evaluators' measurements of the validation part of a training split, or of other data.
 
     Args:
-        pipeline: The pipeline, or what is read back of it.
+        pipeline: The pipeline, or the parts that are read back.
         train: The whole training split.
-        on: Other data to choose by, with evaluators fitted to the whole training split.
+        on: Other data for the choice, with evaluators fitted to the whole training split.
         evaluators: The choice of each with what it built; None: the pipeline's.
 
     Raises:
-        ValueError: As `measure`, and for a training split without a validation part.
+        ValueError: See `measure`, and for a training split without a validation part.
 
     Warns:
-        UserWarning: As `measure`, and for an evaluator that reads the features before training.
+        UserWarning: See `measure`, and for an evaluator that reads the features before training.
     """
     if evaluators is None:
         evaluators = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
@@ -168,8 +168,8 @@ def measure_to_choose(
     for choice, evaluator in evaluators:
         if trait(evaluator, "reads_original"):
             warnings.warn(
-                f"the evaluator {choice!r} is left out where runs are chosen: it reads the features before"
-                " training, which a run keeps of its test split alone",
+                f"the evaluator {choice!r} is left out of the choice between runs: it reads the "
+                "features before training, which a run keeps only for its test split",
                 stacklevel=2,
             )
         else:
@@ -189,7 +189,7 @@ def held_out(train: Frozen) -> tuple[Frozen, Frozen]:
 
 
 def role_of(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
-    """What a column is in a pipeline with these conditions."""
+    """The role of a column in a pipeline with these conditions."""
     if column is None:
         return None
     if column == "label":
@@ -199,11 +199,11 @@ def role_of(column: str | None, conditions: Mapping[str, Any]) -> Role | None:
 
 
 def _checked(evaluator: Any, given: Any) -> Sequence[Measurement]:
-    """What an evaluator returned, if it is measurements."""
+    """The result of an evaluator, after a check that it is a list of measurements."""
     if not isinstance(given, list | tuple) or not all(map(_is_measurement, given)):
         raise ValueError(
-            f"the evaluator {type(evaluator).__name__} must return a list of measurements, as"
-            f" [Measurement('knn/top1', 0.9)], not {engine.short_repr(given)}"
+            f"the evaluator {type(evaluator).__name__} must return a list of measurements, such as "
+            f"[Measurement('knn/top1', 0.9)], not {engine.short_repr(given)}"
         )
     return given
 
@@ -217,10 +217,10 @@ def _is_measurement(each: Any) -> bool:
 
 
 def read_measurements(run: RunFolder) -> Measured:
-    """What was measured of a run; nothing before the first measurement.
+    """The stored measurements of a run; empty before the first.
 
     Warns:
-        UserWarning: For a file that is damaged, or holds something else; nothing of it is used.
+        UserWarning: For a file that is damaged or has another content; it is not used.
     """
     try:
         given = run.read(run.measurements)
@@ -244,10 +244,10 @@ def write_measurements(
     measured: Mapping[Time, Mapping[str, Measurement]] | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> None:
-    """Put measurements in the place of older ones, and costs beside those that are there.
+    """Replace older measurements, and add costs to the stored ones.
 
-    Both files are written atomically, with their checksums in ``SHA256SUMS``; ``metrics.json`` has the
-    numbers after training alone, and is never that of other measurements.
+    Both files are written atomically, with their checksums in ``SHA256SUMS``; ``metrics.json`` has
+    only the numbers after training, and always matches the measurements.
     """
     changed: dict[str, Any] = {str(time): each for time, each in (measured or {}).items()}
     kept = read_measurements(run)
@@ -264,7 +264,7 @@ def write_measurements(
 
 
 def forget_measurements(run: RunFolder) -> None:
-    """Delete what was measured of a run's weights, since they are trained further."""
+    """Delete the measurements of a run's weights, because these are trained further."""
     if run.measurements.exists():
         write_measurements(run, {"after": {}, "validation": {}})
     run.delete(run.metrics)
@@ -273,7 +273,7 @@ def forget_measurements(run: RunFolder) -> None:
 def _measurement(given: Mapping[str, Any]) -> Measurement:
     for text in (given["name"], given["sentence"], given["column"] or ""):
         if not isinstance(text, str):
-            raise TypeError(f"{text!r} is no text")
+            raise TypeError(f"{text!r} is not a text")
     ends = given["interval"]
     if ends is not None:
         low, high = map(_number, ends)
@@ -283,6 +283,6 @@ def _measurement(given: Mapping[str, Any]) -> Measurement:
 
 def _number(value: Any) -> float:
     if type(value) not in (int, float):
-        raise TypeError(f"{value!r} is no number")
+        raise TypeError(f"{value!r} is not a number")
     number: float = value
     return number

@@ -28,7 +28,7 @@ def nearest(
         queries: (n, f) features.
         bank: (N, f) features, with more than k rows.
         k: Neighbors.
-        leave_out_own: Whether row i of the bank is query i itself, and no neighbor of it.
+        leave_out_own: Whether row i of the bank is query i itself and must not count as a neighbor.
 
     Returns:
         Rows (n, k), and their cosine distances (n, k), 0 to 2.
@@ -49,7 +49,7 @@ def nearest(
 
 
 def thumbnail(image: Any) -> tuple[bytes, str] | None:
-    """A small picture of a sample, as the bytes of a file and its media type; None if it is no image.
+    """A small picture of a sample, as the bytes of a file and its media type; None if it is not an image.
 
     Args:
         image: A PIL image, or a tensor or array (channels, height, width) or (height, width), uint8 or
@@ -69,7 +69,7 @@ def thumbnail(image: Any) -> tuple[bytes, str] | None:
 
 
 def data_uri(content: bytes, media_type: str) -> str:
-    """Bytes as an address that holds them itself."""
+    """Bytes as a data URL."""
     return f"data:{media_type};base64,{base64.b64encode(content).decode()}"
 
 

@@ -18,7 +18,8 @@ def naming_component(pipeline: Components) -> Iterator[None]:
     """Add a note with the component's kind and name to an error that a component raises.
 
     Raises:
-        PluginFailed: For a component that ends the program, whose status would pass for the run's.
+        PluginFailed: For a component that ends the program, because its status would be taken for
+            the run's.
     """
     try:
         yield
@@ -35,7 +36,7 @@ def naming_component(pipeline: Components) -> Iterator[None]:
 
 
 def origin(error: BaseException, pipeline: Components) -> Any:
-    """The choice whose component raised an error or its cause: of the innermost frame that lies in one."""
+    """The choice whose component raised an error or its cause, by the innermost frame in one."""
     classes = [(choice, _class_of(choice)) for choice in nested(pipeline.all_choices)]
     for raised in (error.__cause__, error):
         frames = [frame for frame, _ in traceback.walk_tb(raised.__traceback__)] if raised else []

@@ -1,4 +1,4 @@
-"""The paths in a record, which say where a machine keeps its data and are of no use on another."""
+"""The paths in a record, which name places of one machine and are useless on another."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import Any
 
 _BEGINS = re.compile(r"local-dir:|\w[\w+.-]+://|~|/|\\\\|\.{1,2}[/\\]|[A-Za-z]:[/\\]")
-"""What a path of one machine begins with: the root, the home, a drive or dots; also a URL."""
+"""The beginnings of a machine's paths: the root, the home, a drive or dots; also a URL."""
 
 _INSIDE = re.compile(r"(?<![\w.~:/\\-])(?:~|[A-Za-z]:)?[/\\](?:[^\s/\\'\"]+[/\\])+([^\s/\\'\"]*)")
 """A path of at least two parts in a sentence."""
 
 
 def without_paths(data: Any) -> tuple[Any, list[str]]:
-    """Plain data with each path shortened to its last part, and the places of those that were.
+    """Plain data with each path shortened to its last part, and the places of the shortened paths.
 
     A path is a text that begins with ``/``, ``~``, dots or a drive; a URL; a relative path of a file that
-    exists here; and such a part of a sentence.  Names of components and of the Hugging Face Hub are none.
+    exists here; and such a part of a sentence. Names of components and of the Hugging Face Hub are
+    not paths.
     """
     places: dict[str, None] = {}
     return _shortened(data, "", places), [*places]

@@ -60,7 +60,7 @@ from ccl_plugins.training.table_files import tables_of
 from ccl_plugins.watching.logging import log_again
 
 HELD = 6
-"""So many runs keep their weights in memory: those of a report's pictures, where its table has hundreds."""
+"""The most runs whose weights stay in memory, enough for a report's pictures."""
 
 _holding: deque[ref[Run]] = deque()
 """The runs that read their weights last."""
@@ -90,8 +90,8 @@ class Pipeline(Composition):
             out: The run's folder.
             resume: Continue the run in the folder from its last checkpoint.
             overwrite: Delete the run in the folder.
-            callbacks: Lightning callbacks beside those of plug-ins; ``trainer.callback_metrics`` has
-                ``loss`` and all else that is logged.
+            callbacks: Lightning callbacks in addition to those of plug-ins;
+                ``trainer.callback_metrics`` has ``loss`` and all other logged numbers.
             logger: True: the pipeline's ``loggers``, by default TensorBoard; a Lightning logger, or a
                 list of them, logs instead; False: nothing is logged.
             progress: Whether a progress bar is shown.
@@ -129,8 +129,8 @@ class Pipeline(Composition):
             settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
 
         Raises:
-            ValueError: For values out of range, if the run has fewer steps, and if the loss is not finite
-                from the first rates on.
+            ValueError: For values out of range, if the run has fewer steps, and if the loss is
+                already not finite at the first rates.
         """
         with one_line_warnings():
             return find_learning_rate(
@@ -144,10 +144,10 @@ class Pipeline(Composition):
             against: The metadata column T.
 
         Returns:
-            The points, and a line for each condition that is left out, saying why.
+            The points, and a line with the reason for each condition that is left out.
 
         Raises:
-            ValueError: If the target is no column of class ids, or no condition is left.
+            ValueError: If the target is not a column of class ids, or no condition is left.
         """
         return plane(self, against)
 
@@ -155,15 +155,15 @@ class Pipeline(Composition):
 class Run:
     """A finished or interrupted run, rebuilt by name from its folder.
 
-    What is asked for is read back and no more: features, evaluators, `embed` and `export` need the plug-ins
-    of backbone, transform, data set and evaluators alone, and not those of the loss.
+    Only the parts that are needed are read back: features, evaluators, `embed` and `export` need
+    the plug-ins of backbone, transform, data set and evaluators, but not those of the loss.
 
     Args:
         path: The run's folder.
         pipeline: The pipeline that was trained; None: rebuilt from the record, which holds no objects of
             a session.
         splits: The training and the test split; None: read when they are needed.
-        objects: Objects of a session that the run was made with, by their places, as `load` takes them.
+        objects: Objects of a session that the run was made with, by their places, see `load`.
         trained: The parts that were trained, whose weights are read from the folder; None: built anew.
 
     Raises:
@@ -213,13 +213,13 @@ class Run:
         except engine.RegistryError as error:
             if self._has_backbone():
                 error.add_note(
-                    "without it the run can still encode, give features, and be evaluated, embedded,"
-                    " exported and reported"
+                    "without this part the run can still encode, compute features, and be "
+                    "evaluated, embedded, exported and reported"
                 )
             raise
 
     def _has_backbone(self) -> bool:
-        """Whether what features are computed from can be read back."""
+        """Whether the parts that compute features can be read back."""
         try:
             return all(self.recorded.choices[k] for k in ("backbone", "transform", "dataset"))
         except engine.RegistryError:
@@ -270,17 +270,17 @@ class Run:
 
     @cached_property
     def _weights(self) -> Weights:
-        """The newest readable weights, which the last `HELD` runs that read theirs keep.
+        """The newest readable weights, which are kept in memory for the last `HELD` runs.
 
         Warns:
-            UserWarning: If a damaged file is passed over for another, naming the damaged file, and if the
-                folder's record is not that of the weights, which lies beside them.
+            UserWarning: If another file is read in place of a damaged one, which the warning names,
+                and if the folder's record differs from the record of the weights.
         """
         weights = Weights.newest(self.folder)
         if changed := Record(weights.record).refusals(self.record):
             warnings.warn(
-                f"{self.folder.record} was changed; in {weights.file.name} it is another:"
-                f" {'; '.join(changed)}",
+                f"{self.folder.record} was changed; the record in {weights.file.name} differs: "
+                f"{'; '.join(changed)}",
                 stacklevel=3,
             )
         self.progress, self.versions = weights.progress, weights.versions
@@ -298,7 +298,7 @@ class Run:
         Raises:
             FileNotFoundError: If the run has a condition with a table and no checkpoint.
             DamagedFile: If no checkpoint can be read.
-            MissingTable: If a table in a file is not there, or is another one.
+            MissingTable: If the file of a table is missing, or holds another table.
         """
         return dict(self._tables)
 
@@ -326,8 +326,8 @@ class Run:
         Args:
             images: A batch (n, channels, height, width), or any sequence of images the transform takes, or
                 of files.  Files, PIL images and arrays are read as the data set reads its own files, by its
-                mode, levels and page: an array holds the numbers of a file.  Tensors of uint8, and samples
-                of the data set, are taken as they are.
+                mode, levels and page: an array holds the numbers of a file. Tensors of uint8, and
+                samples of the data set, are not converted.
             batch_size: Images per forward pass.
             device: Where the network runs, such as ``"cpu"``; None: on a GPU if there is one.
 
@@ -336,7 +336,7 @@ class Run:
 
         Raises:
             FileNotFoundError: If the run has no weights yet.
-            ValueError: If there are no images, or they are not of the kind the transform takes.
+            ValueError: If there are no images, or the transform does not take images of this type.
             OSError: For a file that cannot be read.
         """
         return self._of_images("encode", images, batch_size, device)
@@ -346,8 +346,8 @@ class Run:
     ) -> Tensor:
         """Projections of images, un-augmented, in evaluation mode, of unit length.
 
-        With two towers their products with `encode_text` are cosines.  The arguments and errors are
-        those of `encode`.
+        With two towers, the inner products with `encode_text` are cosines. The arguments and errors
+        are those of `encode`.
 
         Returns:
             (n, d) on the CPU.
@@ -384,7 +384,7 @@ class Run:
     def _of_images(
         self, member: str, images: Any, batch_size: int, device: str | torch.device | None
     ) -> Tensor:
-        """What ``encode`` or ``project`` of the method makes of images."""
+        """The result of the method's ``encode`` or ``project`` for images."""
         whole("batch_size", batch_size, 1)
         if not len(images):
             raise ValueError("there are no images to encode")
@@ -402,12 +402,12 @@ class Run:
         return torch.cat(outputs)
 
     def _image(self, image: Any) -> Any:
-        """An image as the data set gives it, of a file, a PIL image or an array."""
+        """An image read like the data set's, from a file, a PIL image or an array."""
         way = self.record.reading
         if way is None and not isinstance(image, Tensor):
             raise ValueError(
-                f"the data sets of {self.path} read images in several ways, and this may be of any: give"
-                " samples of the run's splits as tensors of uint8"
+                f"the data sets of {self.path} read images in several ways, and the way for this "
+                "image is unknown: give samples of the run's splits, or tensors of uint8"
             )
         return read_image(image, **(way or {}))
 
@@ -415,7 +415,7 @@ class Run:
         return self.method.to(accelerator() if device is None else device)
 
     def _require_method(self, member: str) -> None:
-        """Refuse what a backbone alone cannot do."""
+        """Refuse a call that needs more than the backbone."""
         if isinstance(self.method, BackboneAlone):
             raise engine.PluginFailed(
                 f"{member} needs the method of {self.path}, which cannot be rebuilt: {self.method.reason};"
@@ -468,18 +468,18 @@ class Run:
         return frozen
 
     def measurements(self, time: Time = "after") -> dict[str, Measurement]:
-        """What was measured last, by name, with all that is known of it; nothing before the first time.
+        """The last measurements, by name, as `Measurement`; empty before the first.
 
         Args:
-            time: ``"after"``: of the trained weights, by `evaluate`; ``"before"``: of the untrained or
-                pretrained backbone; ``"validation"``: by `validate`.
+            time: ``"after"``: of the trained weights, by `evaluate`; ``"before"``: of the backbone
+                before training; ``"validation"``: by `validate`.
         """
         one_of("time", time, TIMES)
         return dict(getattr(self._measured, time))
 
     @cached_property
     def _measured(self) -> Measured:
-        """What its files say; read again after each measurement."""
+        """The contents of its files, read again after each measurement."""
         return read_measurements(self.folder)
 
     @property
@@ -489,7 +489,7 @@ class Run:
 
     @property
     def before(self) -> dict[str, float]:
-        """The numbers before training, of the untrained or pretrained backbone."""
+        """The numbers before training."""
         return numbers(self.measurements("before"))
 
     @property
@@ -505,11 +505,12 @@ class Run:
     def evaluate(self, device: str | torch.device | None = None) -> dict[str, float]:
         """Measure the frozen features of the un-augmented data set.
 
-        The numbers are returned, and written to ``metrics.json`` and the pipeline's loggers; to those of
-        services, such as wandb, in the session that trained the run.  `measurements` says what they are.
+        The numbers are returned, and written to ``metrics.json`` and the pipeline's loggers;
+        services, such as wandb, get them only in the session that trained the run. `measurements`
+        explains the numbers.
 
-        A script that trains on several devices is run by a process for each: all return the numbers, and
-        the first one writes them.
+        If a script trains on several devices, each process returns the numbers, and the first
+        process writes them.
 
         Args:
             device: Where the network runs, such as ``"cpu"``; None: on a GPU if there is one.
@@ -541,15 +542,16 @@ class Run:
         """Measure as `evaluate` does, but on a part of the training split; no test sample is measured.
 
         Evaluators are fitted to nine tenths of the training split and measured on the last tenth: every
-        tenth sample in a shuffle that is the same for all runs on a data set, or every tenth of its groups,
-        three or half of them if there are few.  The network has seen the images of both parts, so that
-        these numbers choose between runs, and are not to be reported.  Evaluators that compare with the
-        features before training are left out, and a warning names them.
+        tenth sample in a shuffle that is the same for all runs on a data set, or every tenth of its
+        groups (three or half of them if there are few). The network has seen the images of both
+        parts, so use these numbers to choose between runs, but do not report them. Evaluators that
+        compare with the features before training are left out, and a warning names them.
 
         Args:
             device: Where the network runs, such as ``"cpu"``; None: on a GPU if there is one.
             on: A data set whose test split is measured instead, with evaluators fitted to the whole
-                training split: own data to choose by, as where label and condition do not go together.
+                training split: your own data for the choice, for example without correlation of
+                label and condition.
 
         Raises:
             FolderInUse: If another process trains or measures the run.
@@ -585,7 +587,7 @@ class Run:
     def measure(
         self, *evaluators: Any, validate: bool = False, device: str | torch.device | None = None
     ) -> dict[str, Measurement]:
-        """Measure the features by other evaluators than the pipeline's; nothing is written.
+        """Measure the features with other evaluators than the pipeline's, without writing files.
 
         ``run.measure("clustering", ccl.evaluator("few_shot", samples=0.01))``
 
@@ -661,11 +663,11 @@ def load(path: str | Path, *, objects: Mapping[str, Any] | None = None) -> Run:
 
     Args:
         path: The folder.
-        objects: Of a run that was trained with objects of a session, the same objects by their places in
-            the pipeline, as ``{"dataset": my_dataset, "objective.kernel": my_kernel}``; an item of a list
-            by its number (``"evaluate.0"``).  Of a component that was chosen by its class, as
-            ``ccl.local("kernel", Ring, radius=2.0)``, the class: the record has its parameters.  What
-            nothing asks for may be left out.
+        objects: For a run that was trained with objects of a session, the same objects by their
+            places in the pipeline, such as ``{"dataset": my_dataset, "objective.kernel":
+            my_kernel}``; an item of a list by its number (``"evaluate.0"``). For a component that
+            was chosen by its class, such as ``ccl.local("kernel", Ring, radius=2.0)``, the class:
+            the record has its parameters. Objects that are not needed may be left out.
 
     Raises:
         FileNotFoundError: If the folder holds no run.

@@ -1,4 +1,4 @@
-"""The record of a run: plain data that says what was trained, by which plug-ins and versions, on what."""
+"""The record of a run: plain data that describes the training, its plug-ins and versions, and its data."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.training.settings import PLAIN
 
 DATA = "data"
-"""The table of what identifies the data, which is compared by itself."""
+"""The table that identifies the data, which is compared separately."""
 
 WATCHING = ("callbacks", "loggers", "monitor", "plugins")
-"""The tables of what watches a run, which does not change what is trained."""
+"""The tables of parts that watch a run, which do not affect training."""
 
 ABOUT = ("schema", "versions", "callbacks", DATA)
-"""What a record has beside the tables of a configuration."""
+"""The entries of a record that are not tables of a configuration."""
 
 _SETTINGS = {f"fit.{each.name}": each for each in PLAIN}
 
 FREE = {place for place, each in _SETTINGS.items() if each.metadata["free"]}
-"""Settings that may change when a run is resumed: they do not change what is trained."""
+"""Settings that may change when a run is resumed, because they do not affect the result."""
 
 MORE = {place: words for place, each in _SETTINGS.items() if (words := each.metadata["more"])}
-"""Settings that may grow: the run goes on."""
+"""Settings that may grow when a run is resumed: it is trained longer."""
 
 ENDLESS = {place for place in MORE if _SETTINGS[place].default is None}
-"""Of these, the settings that set no limit where they are None."""
+"""The settings of `MORE` that set no limit if they are None."""
 
 
 class Record(dict[str, Any]):
-    """What was trained: the tables of a configuration with every parameter, and what is in `ABOUT`."""
+    """The training as data: a configuration's tables with every parameter, and the entries in `ABOUT`."""
 
     @property
     def tables(self) -> dict[str, Any]:
@@ -47,26 +47,26 @@ class Record(dict[str, Any]):
 
     @property
     def data(self) -> Mapping[str, Mapping[str, Any]]:
-        """What identifies each split."""
+        """The identity of each split."""
         splits: Mapping[str, Mapping[str, Any]] = self.get(DATA, {})
         return splits
 
     @property
     def digests(self) -> dict[str, str]:
-        """A few digits for each split, which are others for other data."""
+        """A short digest of each split, which differs for other data."""
         return {split: each["digest"][:8] for split, each in self.data.items()}
 
     @property
     def reading(self) -> Mapping[str, Any] | None:
-        """How the run read images in files, as `ccl_plugins.files.images.reading` has it.
+        """How the run read image files; see `ccl_plugins.files.images.reading`.
 
-        Empty: there were none.  None: its data sets read them in several ways.
+        Empty: no image files. None: its data sets read them in several ways.
         """
         return self.data.get("train", {}).get("reading", {})
 
     @property
     def trained(self) -> dict[str, Any]:
-        """The record without the data, and without what may change while a run goes on."""
+        """The record without the data, and without settings that may change when a run is resumed."""
         kept = {key: each for key, each in self.items() if key not in (*WATCHING, DATA)}
         if isinstance(fit := kept.get("fit"), Mapping):
             kept["fit"] = {name: each for name, each in fit.items() if f"fit.{name}" not in FREE}
@@ -74,14 +74,14 @@ class Record(dict[str, Any]):
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """What runs have in common that differ in the seed alone."""
+        """The part of the record that is equal in runs which differ only in the seed."""
         kept = self.trained
         if "fit" in kept:
             kept["fit"] = {name: each for name, each in kept["fit"].items() if name != "seed"}
         return {**kept, DATA: self.digests}
 
     def is_on_data_of(self, other: Mapping[str, Any]) -> bool:
-        """Whether the runs of two records had one data set, of equal content as far as it is known."""
+        """Whether the runs of two records had the same data set, with the same content as far as known."""
         mine, its = self.digests, Record(other).digests
         same = self.get("dataset") == other.get("dataset")
         return same and all(mine[split] == its[split] for split in mine.keys() & its.keys())
@@ -110,8 +110,8 @@ class Record(dict[str, Any]):
     def to_toml(self) -> str:
         """The configuration as the text of a TOML file with every parameter, which `ccl train` takes.
 
-        TOML has no None: parameters that are None are left out, which is their default in almost every
-        component.
+        TOML has no None: parameters that are None are left out, because None is their default in
+        almost every component.
         """
         lines: list[str] = []
         tables: list[tuple[str, Mapping[str, Any]]] = []
@@ -142,7 +142,7 @@ def differing(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _word(value: Any, place: str) -> str | None:
-    """A value as text, a component by its name without kind and library; None stays."""
+    """A value as text: a component as its name, without kind and library; None stays."""
     if not isinstance(value, str):
         return None if value is None else json.dumps(value)
     name = value.partition(":")[2].removeprefix("ccl-plugins/") if place.endswith("use") else ""
@@ -174,11 +174,11 @@ def nested(value: Any) -> Iterator[Any]:
 
 
 def check_plugins(versions: Mapping[str, str]) -> None:
-    """Check that the plug-ins of a record are installed; another version is one warning.
+    """Check that the plug-ins of a record are installed; other versions give one warning.
 
     Raises:
-        InvalidConfig: If they are no table of names and versions.
-        PluginFailed: For a plug-in that is not installed, saying what to install.
+        InvalidConfig: If they are not a table of names and versions.
+        PluginFailed: For a plug-in that is not installed; the message says what to install.
     """
     if not isinstance(versions, Mapping) or not all(isinstance(v, str) for v in versions.values()):
         raise engine.InvalidConfig(
@@ -199,12 +199,12 @@ def check_plugins(versions: Mapping[str, str]) -> None:
         if installed[name] != version:
             made = f"{name} {engine.escaped(version)}"
             warnings.warn(
-                f"this run was made with {made}, and {installed[name]} is installed", stacklevel=3
+                f"this run was made with {made}, but {installed[name]} is installed", stacklevel=3
             )
 
 
 def warn_of_unmet(plugins: Iterable[str]) -> None:
-    """Say of each plug-in that needs another ccl-plugins than the installed one that it does."""
+    """A line for each plug-in that needs another version of ccl-plugins than the installed one."""
     for text in _unmet(plugins):
         warnings.warn(text, stacklevel=4)
 
@@ -251,7 +251,7 @@ def _key(name: str) -> str:
 
 
 def toml_of(value: Any) -> str:
-    """A value of a record as TOML on one line; what is None is left out of tables."""
+    """A value of a record as TOML on one line; entries that are None are left out of tables."""
     if isinstance(value, Mapping):
         items = (f"{_key(k)} = {toml_of(v)}" for k, v in value.items() if v is not None)
         return f"{{{', '.join(items)}}}"

@@ -31,9 +31,9 @@ from ccl_plugins.transforms.modalities import modality_of_each
 
 
 class Recorded(Components):
-    """The components of a run's pipeline, each also read when it is first asked for.
+    """The components of a run's pipeline, each read from the record on first use.
 
-    Each needs its own plug-ins alone.
+    Each needs only its own plug-ins.
 
     Args:
         record: The record of a run.
@@ -53,8 +53,8 @@ class Recorded(Components):
         """The choice of a component that the record holds at a place.
 
         Raises:
-            RegistryError: For a plug-in that is not installed, for one that has changed, and for an object
-                of a session that was not given.
+            RegistryError: For a plug-in that is not installed, for a plug-in that has changed, and
+                for an object of a session that was not given.
         """
         refuse_lost(_lost(data, place), self.record, self.where)
         versions = self.record.get("versions", {})
@@ -77,7 +77,7 @@ class Recorded(Components):
         """The choices of those conditions that can be read back.
 
         Warns:
-            UserWarning: Naming each other.
+            UserWarning: For each of the others, by name.
         """
         choices = {}
         for name, data in self.record["conditions"].items():
@@ -113,7 +113,7 @@ class Recorded(Components):
         return [*self.choices.values(), *conditions, *read.get("evaluators", ())]
 
     def method(self, weights: Mapping[str, Tensor]) -> Any:
-        """The method with weights, in evaluation mode; its backbone alone, if it cannot be rebuilt.
+        """The method with weights, in evaluation mode; only its backbone, if the method cannot be rebuilt.
 
         Args:
             weights: The method's state.
@@ -122,7 +122,7 @@ class Recorded(Components):
             RegistryError: If the backbone cannot be rebuilt either.
 
         Warns:
-            UserWarning: If the method cannot be rebuilt, saying why.
+            UserWarning: If the method cannot be rebuilt, with the reason.
         """
         modalities = modality_of_each(self.transform)
         with undisturbed():
@@ -134,8 +134,8 @@ class Recorded(Components):
             except Exception as error:  # a plug-in that has changed may raise anything
                 reason = engine.one_line(error)
                 warnings.warn(
-                    f"the method cannot be rebuilt, and its backbone is read back alone, for encode,"
-                    f" features, evaluate, embed and export: {reason}",
+                    "the method cannot be rebuilt, so only its backbone is read back, for encode, "
+                    f"features, evaluate, embed and export: {reason}",
                     stacklevel=4,
                 )
                 method = BackboneAlone(self._own(self.choices["backbone"].build()), reason)
@@ -143,7 +143,7 @@ class Recorded(Components):
         return method.eval()
 
     def _own(self, network: Any) -> Any:
-        """A network whose weights may be set: of an object of the session a copy, so that it stays."""
+        """A network whose weights may be set: a copy, if it is an object of the session."""
         read = nested(
             [self.choices[kind] for kind in ("backbone", "method") if kind in self.choices]
         )
@@ -171,17 +171,17 @@ class _Choices(dict[str, engine.Choice]):
 
 
 def with_objects(record: Mapping[str, Any], objects: Mapping[str, Any]) -> dict[str, Any]:
-    """A record in which objects of this session have the places of those that it was made with.
+    """A record in which objects of this session replace those that it was made with.
 
     Args:
         record: The record of a run.
-        objects: By place, as ``"dataset"``, ``"objective.kernel"`` or ``"evaluate.0"``: the object or, of a
-            component that was chosen by its class with parameters, the class.
+        objects: By place, such as ``"dataset"``, ``"objective.kernel"`` or ``"evaluate.0"``: the
+            object or, for a component that was chosen by its class with parameters, the class.
 
     Raises:
         InvalidConfig: For a place without an object of a session, and for another object than the record
             names.
-        InvalidParameter: For an object that is not what its kind asks for.
+        InvalidParameter: For an object that does not satisfy its kind.
     """
     if not isinstance(objects, Mapping) or not all(isinstance(place, str) for place in objects):
         raise engine.InvalidConfig(
@@ -213,41 +213,41 @@ def refuse_lost(needed: Mapping[str, str], record: Mapping[str, Any], where: str
     """Refuse objects of a session that are missing, by a PluginFailed that says how to give them.
 
     Args:
-        needed: The missing ones that are asked for, as `lost_objects`.
+        needed: The missing objects that are needed, see `lost_objects`.
         record: The record.
-        where: Its file.
+        where: The record's file.
     """
     if needed:
         others = [place for place in lost_objects(record) if place not in needed]
         raise engine.PluginFailed(
-            "this run was made with objects of a session, which belong to no plug-in: give the same again,"
-            f" as {loading(needed, Path(where).parent)}"
+            "this run was made with objects of a session, which belong to no plug-in: give the "
+            f"same objects again, with {loading(needed, Path(where).parent)}"
             + (f"; it also had {', '.join(others)}" if others else "")
         )
 
 
 def loading(lost: Mapping[str, str], folder: Path) -> str:
-    """The call that loads a run with objects of a session, which are called by their classes there."""
+    """The call that loads a run with objects of a session, which are named by their classes."""
     given = ", ".join(f'"{place}": {use.rpartition("/")[2]}' for place, use in lost.items())
     return f'ccl.load("{folder}", objects={{{given}}})'
 
 
 def lost_objects(record: Mapping[str, Any]) -> dict[str, str]:
-    """What a record says of objects of a session that it lacks, by place; what watched it is left out."""
+    """The record's tables of missing objects of a session, by place, without objects that only watched."""
     return _lost({k: each for k, each in record.items() if k not in ("monitor", "loggers")})
 
 
 _LOCAL = re.compile(rf"\w+:{engine.LOCAL}/")
-"""What the name of an object of a session begins with in a record."""
+"""The beginning of the name of a session's object in a record."""
 
 _PARTS = (*SINGLE, "evaluate", "fit", "monitor", "loggers")
-"""The parts of a record that have components, beside its conditions."""
+"""The parts of a record that have components, in addition to its conditions."""
 
 _Change = Callable[[str, dict[str, Any]], Any]
 
 
 def _with_each(record: Mapping[str, Any], change: _Change) -> dict[str, Any]:
-    """A record with what ``change(place, table)`` makes of each component's table, inner ones first."""
+    """A record in which ``change(place, table)`` replaces each component's table, inner ones first."""
     parts = {part: _part_with_each(record[part], part, change) for part in _PARTS if part in record}
     conditions = record.get("conditions") or {}
     places = {name: condition_place(name, conditions) for name in conditions}
@@ -281,7 +281,7 @@ def _lost(data: Any, place: str = "") -> dict[str, str]:
 
 
 def _place(given: str, places: Container[str]) -> str:
-    """The place that is meant: also ``evaluate[0]``, and the only condition by its whole name."""
+    """The normalized place: accepts ``evaluate[0]``, and the only condition by its whole name."""
     place = re.sub(r"\[(\d+)\]", r".\1", given)
     return "condition" if place == "conditions.condition" and place not in places else place
 
@@ -289,11 +289,11 @@ def _place(given: str, places: Container[str]) -> str:
 def _choice(
     given: Any, table: Mapping[str, Any], recorded: Mapping[str, Any], where: str
 ) -> engine.Choice:
-    """The choice of a given object or class, if it may be what the run was made with.
+    """The choice of a given object or class, if it may be the one that the run was made with.
 
     Args:
         given: The object.
-        table: What the record says of it, with choices for inner components.
+        table: The record's table of the object, with choices for inner components.
         recorded: The same as plain data.
         where: Its place, for messages.
     """
@@ -307,7 +307,7 @@ def _choice(
         raise type(error)(f"{where}: {error}") from error.__cause__
     if choice.spec.use != recorded["use"]:
         raise engine.InvalidConfig(
-            f"{where}: the run was made with {recorded['use']}, and this is {choice.spec.use}"
+            f"{where}: the run was made with {recorded['use']}, but this is {choice.spec.use}"
         )
     if is_class and choice.params and not params:
         raise engine.InvalidConfig(
@@ -320,7 +320,9 @@ def _choice(
             " class"
         )
     if not is_class and (changed := [*map(str, differences(recorded, choice.record()))]):
-        raise engine.InvalidConfig(f"{where}: the run was made with others: {'; '.join(changed)}")
+        raise engine.InvalidConfig(
+            f"{where}: the run was made with other parameters: {'; '.join(changed)}"
+        )
     if not is_class and not params:
         choice.build(where=where)  # an object is there already: its members are checked
     return choice
@@ -328,7 +330,7 @@ def _choice(
 
 def _warn_of_condition(name: str, error: Exception) -> None:
     warnings.warn(
-        f"the condition {name!r} cannot be read back, and what is measured of its column does not count as"
-        f" measured of a condition: {error}",
+        f"the condition {name!r} cannot be read back, so measurements of its column do not count "
+        f"as those of a condition: {error}",
         stacklevel=4,
     )

@@ -1,7 +1,7 @@
 """The results of several runs side by side: seeds of one configuration together, each before and after.
 
-Two configurations are compared seed by seed: runs of one seed begin with the same weights and see the same
-samples, so that their differences vary less than the runs do.
+Two configurations are compared seed by seed: runs with the same seed begin with the same weights
+and see the same samples, so their differences vary less than the runs.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from ccl_plugins.protocols import Measurement
 
 ALPHA = 0.05
-"""Differences with a smaller p are called unlikely to be luck."""
+"""Differences with a smaller p are unlikely to be chance."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What is known of a run.
+    """The results of a run.
 
     Args:
-        path: Its folder, by which tables name it.
-        before: What was measured before training, by name.
-        after: What was measured of its weights, by name.
-        state: Why there are no results of a finished run, such as "step 12 of 150"; empty if there are.
-        record: Its record; runs whose records differ in the seed alone are one configuration.
+        path: Its folder, which is its name in tables.
+        before: The measurements before training, by name.
+        after: The measurements of its weights, by name.
+        state: The reason for missing results, such as "step 12 of 150"; empty for a finished run.
+        record: Its record; runs whose records differ only in the seed are one configuration.
     """
 
     path: Path
@@ -54,10 +54,10 @@ class Estimate(NamedTuple):
     """A measurement over runs.
 
     Args:
-        n: The runs that have it.
-        mean: The mean over them; None without any.
+        n: The number of runs with this measurement.
+        mean: The mean over these runs; None without any.
         deviation: The standard deviation (n - 1); None for fewer than two.
-        interval: The interval of a single run over test samples, where the evaluator gives one.
+        interval: The interval of a single run over test samples, if the evaluator gives one.
     """
 
     n: int
@@ -71,10 +71,10 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in the seed alone.
+    """Runs that differ only in the seed.
 
     Args:
-        runs: What is known of each: a seed, and what was measured at a time, as a `Result` has them.
+        runs: The results of each run, a `Result` or another object with a seed and measurements.
         name: A short name.
     """
 
@@ -88,12 +88,12 @@ class Group:
         return record
 
     def by_seed(self, measurement: str, time: str = "after") -> dict[Any, float]:
-        """A measurement of each run that has it."""
+        """The values of a measurement in the runs that have it."""
         times = ((run.seed, getattr(run, time)) for run in self.runs)
         return {seed: found[measurement].value for seed, found in times if measurement in found}
 
     def estimate(self, measurement: str, time: str = "after") -> Estimate:
-        """A measurement over the runs that have it."""
+        """The summary of a measurement over the runs that have it."""
         values = [*self.by_seed(measurement, time).values()]
         mean = statistics.fmean(values) if values else None
         deviation = statistics.stdev(values) if len(values) > 1 else None
@@ -103,11 +103,11 @@ class Group:
 
 
 def result_of(run: Run) -> Result:
-    """What is known of a run, without measuring it.
+    """The results of a run, without measuring it.
 
     Raises:
         FileNotFoundError: If it has no weights.
-        DamagedFile: If none of them can be read.
+        DamagedFile: If no weights can be read.
     """
     step, total = run.progress
     state = "" if step >= total else f"step {step} of {total}"
@@ -123,9 +123,9 @@ class Paired:
         n: The number of these seeds.
         difference: The mean of second - first; None without a common seed.
         deviation: The standard deviation (n - 1) of the differences; None for fewer than two.
-        p: How often a mean difference of this size or more would appear by luck, by a paired t-test; None
-            where the test is undefined.
-        note: Why there is no p; empty if there is.
+        p: The probability of a mean difference of this size or more by chance, by a paired t-test;
+            None if the test is undefined.
+        note: The reason why there is no p, or empty.
     """
 
     n: int
@@ -208,14 +208,15 @@ def spread(
 
 
 def compare_results(results: Iterable[Result]) -> list[dict[str, Any]]:
-    """One row for each measurement and configuration, measurements together; then runs without any.
+    """One row for each measurement and configuration, sorted by measurement, then runs without any.
 
-    A row has what is known of its measurement: ``sentence``, ``column``, ``role``, ``direction`` and
-    ``chance``, those of its first run where they differ.
+    A row describes its measurement by ``sentence``, ``column``, ``role``, ``direction`` and
+    ``chance``, from its first run.
 
-    Finished runs that differ in the seed alone share a row with the means and the standard deviations
-    (n - 1) over the seeds, which are None for a single run; ``interval`` is then the interval over test
-    samples.  ``test`` has the members of `Paired`, and in ``against`` the run that the row is compared
+    Finished runs that differ only in the seed share a row with the means and the standard
+    deviations (n - 1) over the seeds, which are None for a single run; ``interval`` is then the
+    interval over test samples. ``test`` has the members of `Paired`, and in ``against`` the run
+    that the row is compared
     with: the first finished one of the same data set that has the metric.
     """
     groups = groups_of(list(results))
@@ -264,11 +265,11 @@ def _comparable(first: Group, group: Group, metric: str) -> bool:
 
 
 def judged_by(results: Iterable[Result]) -> dict[str, str]:
-    """For each column the name of the measurement that says how much of it the features hold.
+    """For each column the name of its main measurement, of how much the features hold.
 
-    That is the first one of the column with a direction, in the order of the evaluators; of a column beside
-    the label before others one that was fitted within the measured samples.  The label comes first, then
-    what conditions read, then other columns.
+    This is the column's first measurement with a direction, in the order of the evaluators. For
+    columns other than the label, a measurement that was fitted within the measured samples comes
+    before others. The label is first, then columns that conditions read, then other columns.
     """
     places: dict[str | None, int] = {"label": 0, "condition": 1}
     judges: dict[str, tuple[int, bool, str]] = {}
@@ -285,7 +286,7 @@ def judged_by(results: Iterable[Result]) -> dict[str, str]:
 
 
 def conditioned(results: Iterable[Result]) -> list[str]:
-    """The columns beside the label that a condition of a run reads, of those in `judged_by`."""
+    """The columns in `judged_by`, without the label, that a condition of a run reads."""
     results = [*results]
     read = {
         each.column
@@ -297,7 +298,7 @@ def conditioned(results: Iterable[Result]) -> list[str]:
 
 
 def groups_of(results: Sequence[Result]) -> list[Group]:
-    """Finished runs of one configuration with different seeds together, the others alone, in order."""
+    """Runs in order: finished runs that differ only in the seed in one group, each other run alone."""
     by_record: dict[Any, list[Result]] = {}
     for i, each in enumerate(results):
         alone = bool(each.state) or not each.record
@@ -321,7 +322,7 @@ def _seeds_differ(group: Sequence[Result]) -> bool:
 
 
 def name_of(group: Iterable[Result]) -> str:
-    """The path of a run, or what those of several begin with and a star: ``runs/fair-seed-*``."""
+    """The path of a run, or the common beginning of several paths and a star: ``runs/fair-seed-*``."""
     names = [str(each.path) for each in group]
     if len(names) == 1:
         return names[0]
@@ -330,7 +331,7 @@ def name_of(group: Iterable[Result]) -> str:
 
 
 def beginning_of(names: Sequence[str]) -> str:
-    """What names of runs begin with alike, without a part of a seed's number: 10 and 11 are no seed 1."""
+    """The common beginning of runs' names, without parts of a number: 10 and 11 share no seed 1."""
     begin = os.path.commonprefix([*names])  # noqa: RUF071 - of characters, not of folders
     return re.sub(r"(seed[-_,/ ]*)\d+$", r"\1", begin)
 
@@ -338,8 +339,8 @@ def beginning_of(names: Sequence[str]) -> str:
 def run_labels(groups: Sequence[Sequence[Result]]) -> list[str]:
     """A short name for each configuration.
 
-    That is what its folder's name has beside that of all others or, where folders are numbers as in a
-    sweep, the settings that tell it from the others.
+    It is the part of the folder's name that differs from all others or, if folders are numbers as
+    in a sweep, the settings that differ.
     """
     names = [stem_of(Path(name_of(group)).name) for group in groups]
     if len({*names}) == len(names):
@@ -359,7 +360,7 @@ def run_labels(groups: Sequence[Sequence[Result]]) -> list[str]:
 
 
 def settings_of(records: Sequence[Mapping[str, Any]]) -> list[str]:
-    """For each record the first settings that tell it from the others, as ``"kernel rbf, scale 0.1"``."""
+    """For each record the first settings that distinguish it, such as ``"kernel rbf, scale 0.1"``."""
     labels = [""] * len(records)
     for row in differing(records):
         parts = row["setting"].removesuffix(".use").split(".")

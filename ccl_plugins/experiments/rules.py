@@ -1,4 +1,4 @@
-"""Rules: what the parts of a pipeline ask of each other; a ValueError says what would be right."""
+"""Rules: the requirements of a pipeline's parts on each other; a ValueError says what would be right."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from ccl_plugins.transforms.modalities import IMAGE, by_modality, of_image, text
 Check = TypeVar("Check", bound=Callable[..., None])
 
 _RULES: dict[Callable[..., None], tuple[str, ...]] = {}
-"""Each rule with the names of the parts that it reads, in the order in which they are asked."""
+"""Each rule with the names of the parts that it reads, in the order of the checks."""
 
 CHOICES = ("backbone", "method", "sampler")
-"""The parts that are choices, since a rule is asked before they are built."""
+"""The parts that are choices, because their rules are checked before they are built."""
 
 
 def rule(check: Check) -> Check:
-    """Make a function a rule: it refuses a pipeline by a ValueError, or warns of one.
+    """Make a function a rule: it refuses a pipeline by a ValueError, or warns.
 
-    It names the parts that it reads by its parameters: those in `CHOICES`, or members of a `Composition`.
-    One that names ``networks`` is asked once these are built, and gets their `Parts`.
+    Its parameters name the parts that it reads: those in `CHOICES`, or members of a `Composition`.
+    A rule that names ``networks`` is checked after these are built, and gets their `Parts`.
     """
     _RULES[check] = (*inspect.signature(check).parameters,)
     return check
 
 
 def rules(composition: Components, networks: Parts | None = None) -> Iterator[Callable[[], None]]:
-    """The rules of a composition or, if they are given, of its networks; none depends on another."""
+    """Check the rules of a composition or, if given, of its networks; rules are independent."""
 
     def part(name: str) -> Any:
         if name == "networks":
@@ -138,7 +138,7 @@ def _check_source(name: str, transform: Any, dataset: Any) -> None:
 
 @rule
 def statistics_of_weights(transform: Any, backbone: Any) -> None:
-    """Warn if a transform prepares images in another way than those that a backbone's weights know."""
+    """Warn if a transform normalizes images unlike the training of a backbone's weights."""
     image: Any = of_image(transform)
     known = statistics_of(backbone)
     if known is None or not all(hasattr(image, name) for name in ("mean", "std")):
@@ -156,7 +156,7 @@ def statistics_of_weights(transform: Any, backbone: Any) -> None:
 
 
 def _close(a: Sequence[float], b: Sequence[float]) -> bool:
-    """Whether numbers are equal as far as papers print them."""
+    """Whether numbers are equal to the precision that papers print."""
     return len(a) == len(b) and all(abs(x - y) <= 2e-3 for x, y in zip(a, b, strict=True))
 
 
@@ -168,7 +168,7 @@ def _listed(numbers: Sequence[float]) -> str:
 def texts_for_evaluators(
     built_evaluators: Iterable[Any], method: Any, transform: Transform
 ) -> None:
-    """Check that evaluators that compare images with texts get a text tower and texts."""
+    """Check that there are a text tower and texts for evaluators that compare images with texts."""
     for evaluator in built_evaluators:
         if not trait(evaluator, "reads_towers"):
             continue
@@ -215,7 +215,7 @@ def keys_for_conditions(given_conditions: Mapping[str, Any], method: Any) -> Non
 
 
 def _has_keys(method: Any) -> bool:
-    """Whether a chosen method has a momentum encoder; one without the queue that it is for has none."""
+    """Whether a chosen method has a momentum encoder; a method without its queue may have none."""
     cls = method.spec.load()
     return bool(trait(cls, "project_key") and trait(cls, "has_queue")(method.params))
 
@@ -224,13 +224,13 @@ def _has_keys(method: Any) -> bool:
 def columns_of_monitors(
     built_monitors: Iterable[Any] | None, dataset: Any, built_conditions: Mapping[str, Any]
 ) -> None:
-    """Check that evaluators can measure what a run computes while it trains."""
+    """Check that a run can compute what evaluators read while it trains."""
     check_columns(built_monitors or (), dataset, built_conditions)
     for evaluator in built_monitors or ():
         if trait(evaluator, "reads_towers"):
             raise ValueError(
                 f"monitor.evaluate: the evaluator {type(evaluator).__name__} compares images with texts,"
-                " which is possible after training alone: move it to evaluate"
+                " which is possible only after training: move it to evaluate"
             )
 
 
@@ -263,7 +263,7 @@ def check_columns(
 
 
 def _declared(reader: Any, member: str, reads: Any) -> Mapping[str, Any]:
-    """A declaration of what is read, once its form is checked."""
+    """A declaration of conditions or columns that are read, after a check of its type."""
     well_formed = isinstance(reads, Mapping) and all(
         isinstance(types, tuple | list | set | frozenset)
         and types
@@ -290,7 +290,7 @@ def views_of_the_objective(objective: Any, transform: Any) -> None:
 
 @rule
 def patches_to_mask(objective: Any, method: Any, backbone: Any, transform: Any) -> None:
-    """Check that a method that masks patches has some to mask, and an objective that reads them."""
+    """Check that a method that masks patches has patches to mask and an objective that reads them."""
     name = method.spec.name
     views = trait(method.spec.load(), "masked_views")(method.params)
     if not views:
@@ -317,8 +317,9 @@ def patches_to_mask(objective: Any, method: Any, backbone: Any, transform: Any) 
         check = trait(cls, "check_masked")
         if check is None:
             raise ValueError(
-                f"the method {name} masks patches, and the backbone {backbone.spec.name} has none: take a"
-                " vision transformer, as timm's 'vit_small_patch16_224', or the method dino"
+                f"the method {name} masks patches, and the backbone {backbone.spec.name} has none: "
+                "take a vision transformer, such as timm's 'vit_small_patch16_224', or the method "
+                "dino"
             )
         check(backbone.params)
     if not trait(objective, "reads_patches"):
@@ -371,8 +372,9 @@ def _check_ignores(reader: Any, wanted: str) -> None:
         reads = hasattr(module, "terms") and wanted in module.conditions
         if reads and not isinstance(module, ContrastiveObjective):
             raise ValueError(
-                f"the condition {wanted!r} has missing='ignore', and {type(module).__name__} is no subclass"
-                " of ContrastiveObjective, which leaves such samples out: derive it from there, or give"
+                f"the condition {wanted!r} has missing='ignore', but {type(module).__name__} is "
+                "not a subclass of ContrastiveObjective, which leaves such samples out: derive it "
+                "from there, or give"
                 " the condition missing='own' or 'drop'"
             )
 
@@ -383,8 +385,8 @@ def queue_that_is_read(objective: Any, method: Any) -> None:
     if has_queue(method) and not trait(objective, "reads_queue"):
         name = type(objective).__name__
         warnings.warn(
-            f"{name} compares with no queue, so {method.spec.name}'s has no effect: use a method"
-            " without a queue, as simclr or moco_v3",
+            f"{name} does not compare with a queue, so that of {method.spec.name} has no effect: "
+            "use a method without a queue, such as simclr or moco_v3",
             stacklevel=5,
         )
 
@@ -440,8 +442,8 @@ def condition_of_the_sampler(
 def read_by_sampler(sampler: Any, conditions: Mapping[str, Any]) -> str | None:
     """The name of the condition that a chosen sampler reads; None: it reads none.
 
-    If its class takes ``condition``, that is the one that its parameter ``on`` names; without one, the only
-    condition, or the one called ``"condition"``.
+    If the sampler's class takes ``condition``, its parameter ``on`` names the condition; without
+    ``on``, it is the only condition, or the one called ``"condition"``.
     """
     if "condition" not in sampler.supplied:
         return None
@@ -477,15 +479,15 @@ def batches_of_the_method(
     for name, condition in built_conditions.items():
         if has_queue(method) and trait(condition, "within_batch"):
             raise ValueError(
-                f"the condition {name!r}, {_kind(condition)}, compares samples of one batch alone,"
-                f" so {type(networks.method).__name__} cannot compare a queue of earlier"
-                " batches by it: use a method without a queue, as simclr or moco_v3"
+                f"the condition {name!r}, {_kind(condition)}, compares only samples of one batch, "
+                f"so {type(networks.method).__name__} cannot compare a queue of earlier"
+                " batches by it: use a method without a queue, such as simclr or moco_v3"
             )
 
 
 @rule
 def anchors_in_parts(networks: Parts, settings: FitSettings) -> None:
-    """Check that the objective can compare a part of the anchors at a time, if it is to."""
+    """Check that the objective can take some anchors at a time, if ``anchors_at_once`` is set."""
     refuse_parts(networks.objective, settings.anchors_at_once)
 
 
@@ -494,7 +496,7 @@ def _kind(condition: Any) -> str:
 
 
 def _nearest(wanted: str, present: Sequence[str]) -> str:
-    """The name that was probably meant: a variable of that name, one spelled like it, or the first."""
+    """The name that was probably meant: a variable of that name, a similar name, or the first name."""
     variables = [name for name in present if name.endswith(f"/{wanted}")]
     return (variables or difflib.get_close_matches(wanted, present, 1) or present)[0]
 

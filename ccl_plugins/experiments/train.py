@@ -1,6 +1,6 @@
 """From a pipeline to a run, in three steps: check, prepare, train.
 
-Errors of the first two are mistakes of the user; nothing is written or deleted before the third.
+Errors of the first two steps are mistakes of the user; only the third writes or deletes files.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Checked:
         resume: Whether the run in the folder is continued.
         overwrite: Whether the run in the folder is deleted.
         point: The checkpoint to continue from; None at the start of training.
-        seen: The checkpoints that were there when the folder was checked.
+        seen: The checkpoints that existed when the folder was checked.
     """
 
     pipeline: Composition
@@ -110,9 +110,9 @@ class Prepared:
     Args:
         checked: The pipeline and its folder.
         parts: The built parts.
-        splits: The training split and, for the evaluators, the test split; without them None.
+        splits: The training split and, for evaluators, the test split, else None.
         record: The record of the run, as plain data; its ``"data"`` identifies both splits.
-        watchers: What watches the run.
+        watchers: The parts that watch the run.
     """
 
     checked: Checked
@@ -123,10 +123,10 @@ class Prepared:
 
     @property
     def trained(self) -> Parts | None:
-        """The parts once they are trained, for the `Run` that reads the weights into them again.
+        """The trained parts, for the `Run` that reads the weights into them again.
 
-        None where training may have changed more of the networks than weights: compiled ones, other types
-        and layouts of tensors, and layers that several devices share.
+        None if training may have changed more than weights: with compiled networks, other types and
+        layouts of tensors, or layers that are split over devices.
         """
         settings = self.checked.pipeline.settings
         changed = settings.compile or settings.channels_last or settings.precision == "64-true"
@@ -146,13 +146,13 @@ def check_run(
 
     Raises:
         FolderInUse: If another process writes to the folder.
-        InTheWay: If the run would replace a file that no run in the folder wrote.
+        InTheWay: If the run would replace a file that a run did not write.
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
         ValueError: For devices that cannot share a batch, for evaluators of columns that the data set
             lacks, and if the run to be resumed is of another pipeline.
     """
     if resume and overwrite:
-        raise ValueError("resume continues a run and overwrite deletes it: give one of them")
+        raise ValueError("resume continues a run and overwrite deletes it: give only one of them")
     check_processes(pipeline.settings)
     check_columns(pipeline.built_evaluators, pipeline.dataset)
     folder = RunFolder(out)
@@ -182,7 +182,7 @@ def _check_free(folder: RunFolder, overwrite: bool) -> None:
 
 
 def _refuse_others(checked: Checked) -> None:
-    """Refuse a folder with files of others that the run would replace."""
+    """Refuse a folder with other files that the run would replace."""
     folder, point = checked.folder, checked.point
     folder.refuse_links()
     if _lacks_inventory(checked):
@@ -194,7 +194,7 @@ def _refuse_others(checked: Checked) -> None:
 
 
 def _lacks_inventory(checked: Checked) -> bool:
-    """Whether the run in the folder came without its inventory, as from another machine."""
+    """Whether the run in the folder lacks its inventory, for example after a copy from another machine."""
     folder = checked.folder
     if folder.inventory.exists() or folder.overwritten.exists():
         return False
@@ -210,7 +210,7 @@ def _lacks_inventory(checked: Checked) -> bool:
 def _resume_point(
     pipeline: Composition, folder: RunFolder, checkpoints: tuple[Path, ...]
 ) -> ResumePoint | None:
-    """The checkpoint from which a folder's run can be continued as this pipeline."""
+    """The checkpoint from which this pipeline can continue a folder's run."""
     _check_free(folder, overwrite=True)
     if folder.overwritten.exists():
         return None  # what is left of that run is deleted before this one begins
@@ -239,7 +239,7 @@ def check_installed(out: Path) -> None:
 
 
 def build_parts(pipeline: Composition) -> Parts:
-    """The parts of a pipeline, once what only built ones tell is checked: whether they fit its settings.
+    """The built parts of a pipeline, after a check that they fit its settings.
 
     Raises:
         ValueError: For a batch size, conditions or ``anchors_at_once`` that a part cannot take.
@@ -253,7 +253,7 @@ def build_parts(pipeline: Composition) -> Parts:
 def try_out(
     parts: Parts, split: Any, settings: FitSettings, callback: Any, *, progress: bool = False
 ) -> FitResult:
-    """Train parts in a folder that is deleted.  The errors are those of `fit`."""
+    """Train parts in a temporary folder. It raises the errors of `fit`."""
     with tempfile.TemporaryDirectory() as folder:
         return fit(
             parts,
@@ -270,7 +270,7 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
     """Build the networks, read the training data and send one sample through both.
 
     Raises:
-        TypeError: For callbacks that are no Lightning callbacks, and loggers that are none.
+        TypeError: For callbacks and loggers that are not Lightning's.
         ValueError: For a batch or a condition that the method cannot take, for data that cannot be read or
             that transform and backbone cannot take, and for loggers that are not
             installed or lack an option.
@@ -303,9 +303,9 @@ def prepare(checked: Checked, callbacks: Iterable[Any] = (), logger: Any = True)
 
 
 def rehearse(prepared: Prepared) -> None:
-    """Make what training begins with, except what depends on the networks, to find mistakes in it.
+    """Make the tables and the sampler that do not depend on networks, to find mistakes early.
 
-    The first process does so for all: conditions may take minutes, and memory of the machine.
+    The first process does this for all, because conditions may take minutes and much memory.
 
     Raises:
         ValueError: For conditions, sampler and settings that do not suit the data.
@@ -378,7 +378,7 @@ def train(
 
 
 def _begin(prepared: Prepared) -> None:
-    """Clear the folder as was asked, and write the record."""
+    """Delete the old run if asked to, and write the record."""
     checked = prepared.checked
     folder = checked.folder
     if _lacks_inventory(checked):
@@ -386,7 +386,7 @@ def _begin(prepared: Prepared) -> None:
     if checked.overwrite or folder.overwritten.exists():
         folder.clear()
     elif checked.resume and checked.seen != tuple(folder.steps):
-        raise RunExists(f"{folder.path}: another process has gone on with this run: start again")
+        raise RunExists(f"{folder.path}: another process has continued this run: start again")
     elif checked.point is None:
         # It was checked before other runs were trained.
         _check_free(folder, overwrite=checked.resume)
@@ -399,9 +399,9 @@ def _begin(prepared: Prepared) -> None:
 
 
 def _is_finished(checked: Checked) -> bool:
-    """Whether the run in the folder has all epochs and steps that the pipeline asks for.
+    """Whether the run in the folder has all epochs and steps of the pipeline.
 
-    A finished run that goes on keeps its weights until it has finished again.
+    A finished run that is continued keeps its weights until it has finished again.
     """
     if checked.point is None or not checked.folder.weights.exists():
         return False
@@ -417,13 +417,13 @@ def _is_finished(checked: Checked) -> bool:
 def measure_before(
     parts: Parts, pipeline: Composition, splits: Sequence[Any], folder: Path | None
 ) -> tuple[dict[str, Measurement], Tensor | None, list[Finding]]:
-    """What is measured of the backbone, its features of the test split if they are kept, and what is off.
+    """The backbone's measurements, its features of the test split if they are kept, and findings.
 
     Args:
         parts: The parts of the pipeline.
         pipeline: The pipeline.
         splits: Both splits.
-        folder: As `freeze` takes it.
+        folder: See `freeze`.
 
     Raises:
         CannotBegin: If evaluators that were chosen cannot measure.

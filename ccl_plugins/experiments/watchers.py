@@ -1,4 +1,4 @@
-"""What watches a run: callbacks, loggers, the monitor and symptoms, its user's and those of plug-ins."""
+"""The watchers of a run: callbacks, loggers, the monitor and symptoms, of the user and of plug-ins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Watchers:
-    """What watches a run.
+    """The watchers of a run.
 
     Args:
         pipeline: The pipeline, whose loggers and monitor are among them.
@@ -30,7 +30,7 @@ class Watchers:
         logger: Lightning loggers of the user; True for those of the pipeline, or False.
         plugin_loggers: Loggers of plug-ins.
         symptoms: Symptoms of plug-ins.
-        versions: The plug-ins that all these are of, with their versions.
+        versions: The plug-ins of all watchers, with their versions.
     """
 
     pipeline: Composition
@@ -42,10 +42,10 @@ class Watchers:
 
     @contextmanager
     def opened_loggers(self, run: RunFolder, done: int | None) -> Iterator[list[Any]]:
-        """All loggers, which end no training, with what keeps the run's curves.
+        """All loggers, whose errors do not stop training, with the one that keeps the run's curves.
 
         Args:
-            run: The run's folder; what the pipeline's loggers leave there is noted.
+            run: The run's folder; the files of the pipeline's loggers are noted there.
             done: The step of the checkpoint to resume from; None: a new run.
         """
         chosen = self.pipeline.built_loggers if self.logger is True else {}
@@ -71,10 +71,10 @@ class Watchers:
 
         Args:
             run: The run's folder.
-            record: Its record, of which loggers are told.
-            costs: Measures the time that the others take.
-            found: What was found before training.
-            resumed: Whether it is continued.
+            record: Its record, which loggers get.
+            costs: Measures the time of the other callbacks.
+            found: The findings before training.
+            resumed: Whether the run is resumed.
         """
         from pytorch_lightning.callbacks import LambdaCallback
 
@@ -95,7 +95,7 @@ class Watchers:
 
 
 def watchers_of(pipeline: Composition, callbacks: Iterable[Any], logger: Any) -> Watchers:
-    """What watches a run of a pipeline, with what plug-ins give through their hooks.
+    """The watchers of a pipeline's run, with those that plug-ins give through hooks.
 
     Args:
         pipeline: The pipeline.
@@ -103,7 +103,7 @@ def watchers_of(pipeline: Composition, callbacks: Iterable[Any], logger: Any) ->
         logger: True or None for the pipeline's loggers, False, a Lightning logger or a list of them.
 
     Raises:
-        TypeError: For callbacks that are no Lightning callbacks, and loggers that are none.
+        TypeError: For callbacks and loggers that are not Lightning's.
         ValueError: For loggers that are not installed or lack an option.
     """
     from pytorch_lightning import Callback
@@ -134,7 +134,7 @@ def watchers_of(pipeline: Composition, callbacks: Iterable[Any], logger: Any) ->
 
 
 def _on_this_process(loggers: Sequence[Any]) -> list[Any]:
-    """Loggers that end no training; on other processes than the first as many that log nothing."""
+    """Loggers whose errors do not stop training; on processes other than the first, they log nothing."""
     from pytorch_lightning.loggers.logger import DummyLogger
 
     return [contained(each) if is_first() else DummyLogger() for each in loggers]
@@ -151,7 +151,7 @@ def _loggers(given: Any) -> Any:
 
 
 def _all(cls: type, given: Any, wanted: str) -> list[Any]:
-    """What was given as a list, all of one class; anything else is refused, saying what is wanted."""
+    """The given objects as a list, all of one class; an error names the right type."""
     listed = list(given) if isinstance(given, Iterable) else [None]
     if not all(isinstance(each, cls) for each in listed):
         raise TypeError(f"{wanted}, not {given!r}")
@@ -159,5 +159,5 @@ def _all(cls: type, given: Any, wanted: str) -> list[Any]:
 
 
 def _of_plugins(cls: type, hooked: Iterable[tuple[str, Any]], wanted: str) -> list[Any]:
-    """What the hooks of plug-ins gave, all of one class."""
+    """The results of plug-ins' hooks, all of one class."""
     return [each for name, given in hooked for each in _all(cls, given, f"plugin {name}: {wanted}")]

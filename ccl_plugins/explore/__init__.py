@@ -1,4 +1,4 @@
-"""Looking before and after a training: inspection of data, learning rates, information, features elsewhere.
+"""Exploration before and after training: inspection of data, learning rates, information, features.
 
-Its files are imported by themselves: a command's help must not wait for torch.
+Import its modules one by one, because a command's help must not wait for torch.
 """

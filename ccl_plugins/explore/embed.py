@@ -9,7 +9,7 @@ from ccl_plugins.commands.evaluate import opened
 
 
 class Embed:
-    """Write a run's features as Parquet, with coordinates, neighbors and all that is known of the samples.
+    """Write a run's features as Parquet, with coordinates, neighbors and all columns of the samples.
 
     Embedding Atlas, FiftyOne and Spotlight read the file.
     """

@@ -1,4 +1,4 @@
-"""What is seen of the images of both splits before they are trained on, one line for each finding."""
+"""Findings about the images of both splits before training, one line each."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ccl_plugins.numerics.generators import mix, seed_cpu, undisturbed
 from ccl_plugins.training.loader import read_batch
 
 MOST = 10_000
-"""The images of a split that are looked at where it does not decode its files itself, evenly spaced."""
+"""The number of images, evenly spaced, that are checked in a split without image files."""
 
 NAMED = 5
-"""The images that a line names at most of those that cannot be read."""
+"""The most unreadable images that a line names."""
 
 
 def looks_at(split: Any, workers: int | None) -> Looks:
-    """What is seen of a split's images: of all that are files of its own, else of `MOST`.
+    """The looks of a split's images: of all, if they are files of the split, else of `MOST`.
 
     Args:
         split: The split.
-        workers: As in `FitSettings`.
+        workers: See `FitSettings`.
     """
     if hasattr(split, "examined"):
         examined: Looks = split.examined()
@@ -45,7 +45,7 @@ def looks_at(split: Any, workers: int | None) -> Looks:
 
 
 class _Samples(data.Dataset[Look | str | None]):
-    """What is seen of each image, or why it cannot be read; None of what is no image."""
+    """The look of each image, or the reason why it cannot be read; None for other samples."""
 
     def __init__(self, split: Any) -> None:
         self.split = split
@@ -104,7 +104,7 @@ def image_findings(splits: Mapping[str, Any], looks: Mapping[str, Looks]) -> Ite
 
 
 def _of_kinds(name: str, split: Any, seen: Looks) -> Iterator[str]:
-    """What differs between images, and what is no plain one."""
+    """Differences between images, and images with flaws."""
     count = len(seen) + len(seen.unreadable)
     if count < len(split):
         yield f"{count} of {len(split)} images of {name} were looked at, evenly spaced"
@@ -137,7 +137,7 @@ def _area(size: tuple[tuple[int, int], int]) -> int:
 def _repeated(
     what: str, so: str, pairs: Iterable[tuple[int, int]], split: Any, among: Any
 ) -> Iterator[str]:
-    """A line for images that are there again with the same label, and one for those with another."""
+    """A line for duplicate images with the same label, and one for duplicates with different labels."""
     labels, others = (torch.as_tensor(each.metadata["label"]) for each in (split, among))
     by_label: dict[bool, list[tuple[int, int]]] = {}
     for row, first in pairs:

@@ -1,4 +1,4 @@
-"""``ccl information``: what conditions tell about a column, in bits."""
+"""``ccl information``: the information of conditions about a column, in bits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Information:
-    """Show what a pipeline's categorical conditions tell about a column, in bits."""
+    """Show the information of a pipeline's categorical conditions about a column, in bits."""
 
     example = "ccl information examples/weak_labels.toml --values k=1,2,3 --plot information.png"
 

@@ -1,4 +1,4 @@
-"""``ccl inspect``: what is known of a pipeline's data and cost before it is trained."""
+"""``ccl inspect``: a pipeline's data and cost, before it is trained."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Inspect:
-    """Show a pipeline's columns, what looks wrong in its data, and what a step costs; nothing is kept."""
+    """Show a pipeline's columns, problems in its data, and the cost of a step, without writing files."""
 
     example = "ccl inspect examples/color_digits_fair.toml"
 
@@ -42,7 +42,7 @@ class Inspect:
 
 
 class InspectionTable(TextTable):
-    """The columns as a table, and under it the rest; JSON has all of it."""
+    """The columns as a table, and the other facts below it; JSON has all of them."""
 
     def __init__(self, inspection: Inspection, faults: Sequence[str] = ()) -> None:
         super().__init__(inspection.columns, [*_lines(inspection)])

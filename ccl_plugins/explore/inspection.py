@@ -1,4 +1,4 @@
-"""What is known of a pipeline's data and of its cost before it is trained."""
+"""A pipeline's data and cost, before it is trained."""
 
 from __future__ import annotations
 
@@ -58,43 +58,43 @@ if TYPE_CHECKING:
     from ccl_plugins.files.looks import Looks
 
 WRONG = (*MISTAKES, OSError)
-"""What wrong values and data raise; others are bugs."""
+"""The errors of wrong values and data; other errors are bugs."""
 
 STEPS = 6
-"""Optimizer steps that are timed; the first two are left out."""
+"""The number of timed optimizer steps; the first two are not counted."""
 
 STRONG = 0.5
-"""The share of the label that a condition tells, above which it is said."""
+"""A note is given if a condition holds more than this share of the label."""
 
 MEASURED = 1000
-"""The samples of both splits up to which evaluators measure, as they do before training."""
+"""The most samples of both splits with which evaluators are tried too."""
 
 BATCHES, LARGEST = 4, 2048
-"""The batches in which neighbors are counted, and the first samples of each that are compared."""
+"""The number of batches in which neighbors are counted, and of first samples that are compared in each."""
 
 FEW = 2.0
-"""The neighbors of an anchor in its batch below which hardly two samples are alike."""
+"""With fewer neighbors of an anchor in its batch, hardly two samples are similar."""
 
 UNREADABLE = 5
-"""The first samples that are tried where the images are not looked at."""
+"""The number of first samples that are tried if images are not checked."""
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What was found.
+    """The result of an inspection.
 
     Args:
-        columns: For each column of the metadata: ``column``, ``type``, ``values`` (how many differ),
-            ``missing`` training samples, ``least`` (the samples of the rarest class), ``chance`` (the share
-            of the most frequent class of the test split, which guessing reaches) and ``of label``, the
-            share of the label that it tells: of the label's entropy for classes, and of the numbers'
-            variance between labels for numbers.
-        samples: How many samples each split has.
-        notes: What looks wrong, and how a kernel sees a condition, one line each.
+        columns: For each column of the metadata: ``column``, ``type``, ``values`` (the number of
+            different values), ``missing`` training samples, ``least`` (the samples of the rarest
+            class), ``chance`` (the share of the most frequent class of the test split, which
+            guessing reaches) and ``of label``, the share of information about the label: of the
+            label's entropy for classes, and of the numbers' variance between labels for numbers.
+        samples: The number of samples of each split.
+        notes: Problems, and the effect of kernels on conditions, one line each.
         step: ``seconds`` of an optimizer step, ``hours`` of the whole run without evaluation, and
             ``gigabytes`` of memory at most; empty if no step was made.
-        looked: How many images of each split were looked at.
-        unreadable: Of the notes those about images that the run reads and that cannot be read.
+        looked: The number of checked images of each split.
+        unreadable: The notes about images that the run needs and that cannot be read.
     """
 
     columns: list[dict[str, Any]]
@@ -109,8 +109,8 @@ class Faulty(engine.Mistake):
     """A pipeline cannot train; images that cannot be read are notes.
 
     Args:
-        inspection: What was found beside.
-        faults: Each reason.
+        inspection: The other findings.
+        faults: The reasons, one each.
     """
 
     def __init__(self, inspection: Inspection, faults: Sequence[Exception]) -> None:
@@ -131,11 +131,12 @@ def inspect_file(
 
     Args:
         path: The file.
-        quick: As `inspect` takes it.
-        changes: As `Composition.from_toml` takes them.
+        quick: See `inspect`.
+        changes: See `Composition.from_toml`.
 
     Raises:
-        Faulty: As `inspect` does; for a pipeline that cannot be composed, with what its data set tells.
+        Faulty: See `inspect`; also for a pipeline that cannot be composed, with the facts about its
+            data set.
     """
     changed = [*changes]
     try:
@@ -160,7 +161,7 @@ def inspect_file(
 
 
 def inspect_composed(compose: Callable[[], Composition], *, quick: bool = False) -> Inspection:
-    """`inspect` the pipeline that is composed, with the warnings while it is composed among the notes."""
+    """`inspect` the composed pipeline; warnings while it is composed become notes."""
     notes: list[str] = []
     with _noting(notes):
         pipeline = compose()
@@ -175,14 +176,15 @@ def inspect_composed(compose: Callable[[], Composition], *, quick: bool = False)
 def inspect(pipeline: Composition, *, quick: bool = False) -> Inspection:
     """Read a pipeline's data and make a few steps, without a run's folder.
 
-    What can be inspected is, whatever is wrong with the rest: images that cannot be read are left out.
+    All that can be inspected is inspected, even if other parts are wrong; unreadable images are
+    left out.
 
     Args:
         pipeline: The pipeline.
-        quick: Whether neither images are looked at, but the first one, nor steps are made.
+        quick: Whether to check only the first image, and to make no steps.
 
     Raises:
-        Faulty: For all that would keep the pipeline from training, together.
+        Faulty: With all faults that would keep the pipeline from training.
     """
     notes: list[str] = []
     faults = _Faults(pipeline)
@@ -244,7 +246,7 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
 def _data(
     dataset: Any, of_run: Sequence[str], workers: int | None, quick: bool, faults: _Faults
 ) -> tuple[dict[str, Any], dict[str, Looks], Inspection]:
-    """The splits that can be read, what is seen of their images, and what is known of the data alone."""
+    """The readable splits, the looks of their images, and the inspection of the data."""
     read = {name: _read(dataset, name, faults) for name in ("train", "test")}
     splits = {name: split for name, split in read.items() if split is not None}
     if len(splits) == 2:
@@ -267,11 +269,11 @@ def _data(
 
 
 class _Faults:
-    """What would keep a pipeline from training, each once.
+    """The faults that would keep a pipeline from training, each once.
 
     Args:
         pipeline: The pipeline; None: it cannot be composed.
-        found: What is known of it before.
+        found: The inspection so far.
     """
 
     def __init__(self, pipeline: Composition | None, *found: Exception) -> None:
@@ -279,9 +281,9 @@ class _Faults:
         self.found = [*found]
 
     def of(self, check: Callable[..., Any], *given: Any) -> Any:
-        """What a check returns; None if it raises, which is kept.
+        """The result of a check; None if it raises, in which case the error is kept.
 
-        What has several mistakes says them all; with ``CCL_STRICT=1`` the first is raised.
+        So all mistakes are reported; with ``CCL_STRICT=1`` the first is raised.
         """
         try:
             with naming_component(self.pipeline) if self.pipeline else nullcontext():
@@ -295,7 +297,7 @@ class _Faults:
 
 
 def _read(dataset: Any, name: str, faults: _Faults) -> Any:
-    """A split; of image files that are missing or do not suit each other, as it is."""
+    """A split, even if image files are missing or do not match."""
     before = len(faults.found)
     split = faults.of(dataset, name)
     if faults.found[before:] and isinstance(faults.found[-1], UnreadableImage):
@@ -304,7 +306,7 @@ def _read(dataset: Any, name: str, faults: _Faults) -> Any:
 
 
 def _readable(splits: Mapping[str, Any], looks: Mapping[str, Looks], name: str) -> Any:
-    """A split without images that cannot be read, which all that reads them would name again."""
+    """A split without unreadable images, which later checks would report again."""
     split, seen = splits[name], looks.get(name)
     if not seen or not seen.unreadable:
         return split
@@ -385,7 +387,7 @@ def _columns(schema: Mapping[str, ValueType], train: Any, test: Any) -> Iterator
 
 
 def _told(values: Tensor, label: Tensor, value_type: ValueType) -> float | None:
-    """The share of the label's entropy that ids tell, or of the variance of numbers between labels."""
+    """The share of the label's entropy that ids explain, or of the variance of numbers between labels."""
     if not len(values) or len(label.unique()) < 2:
         return None
     if value_type == "categorical":
@@ -401,7 +403,7 @@ def _told(values: Tensor, label: Tensor, value_type: ValueType) -> float | None:
 
 
 def associated(pipeline: Composition, train: Any, test: Any) -> Iterator[str]:
-    """A line for each column that a condition reads and that tells much of the label of two splits."""
+    """A line for each column that a condition reads and that holds much of the label."""
     yield from _associated(pipeline, [*_columns(pipeline.dataset.schema(), train, test)])
 
 
@@ -420,7 +422,7 @@ def _associated(pipeline: Composition, columns: list[dict[str, Any]]) -> Iterato
 
 
 def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
-    """What is wrong with conditions that are fitted once, and how kernels see them, without a network."""
+    """Problems of conditions that are fitted once, and the effect of kernels on them, without a network."""
     tables = Tables(parts.conditions, len(train), settings.seed)
     tables.keep_once(train)
     objective, once = parts.objective, tuple(tables.tables)
@@ -461,14 +463,15 @@ def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
 def neighbors_in_batches(reading: KernelReading, tables: Tables, sampler: Sampler) -> float:
     """The effective number of neighbors of an anchor in its batch.
 
-    It is ``(sum w)^2 / sum w^2`` of the kernel's weights w of the other samples of the batch: as many of
-    equal weight would do the same; 0 if none has any.  The mean is over anchors and the first batches of an
-    epoch, without the samples that have no value of the condition.
+    It is ``(sum w)^2 / sum w^2`` of the kernel's weights w of the other samples of the batch: the
+    number of samples with equal weight that would have the same effect; 0 if no sample has weight.
+    The mean is over anchors and the first batches of an epoch, without samples that have no value
+    of the condition.
 
     Args:
         reading: The kernel and its conditions.
         tables: The tables of these conditions.
-        sampler: The sampler of the run.  Of partners the first is looked at.
+        sampler: The sampler of the run; of partners, the first is taken.
     """
     lost = torch.stack([tables.variables[name].missing for name in reading.names]).any(0)
     total, anchors = 0.0, 0
@@ -498,7 +501,7 @@ def _in_batches(reading: KernelReading, tables: Tables, sampler: Sampler) -> str
 
 
 def _step(pipeline: Composition, parts: Any, train: Any, samples: int) -> dict[str, float]:
-    """Make a few steps on a few samples, of so many of the run, in a folder that is deleted."""
+    """Make a few steps on a few of the run's samples, in a temporary folder."""
     from pytorch_lightning import Callback
 
     settings = pipeline.settings
@@ -531,7 +534,7 @@ def _step(pipeline: Composition, parts: Any, train: Any, samples: int) -> dict[s
 
 
 def _memory() -> float:
-    """Bytes: of the GPU at most, else of this process."""
+    """The peak of the GPU's memory in bytes, else this process's memory."""
     if torch.cuda.is_available():
         return float(torch.cuda.max_memory_allocated())
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

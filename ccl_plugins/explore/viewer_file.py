@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 SPLITS = {"train": ("train",), "test": ("test",), "both": ("train", "test")}
 METHODS = ("pca", "tsne", "umap")
 SLOW = 10_000
-"""Samples above which the coordinates are those of PCA by default: t-SNE would take many minutes."""
+"""With more samples, coordinates are by PCA by default, because t-SNE would take many minutes."""
 
 WIDE = 8
-"""The most numbers of a row that become columns of their own."""
+"""The most numbers of a row that become separate columns."""
 
 ROWS = 10_000
 """Rows of a row group, the part of a file that is written and read at once."""
@@ -46,7 +46,7 @@ def embed(
     method: str | None = None,
     neighbors: int = 15,
 ) -> Path:
-    """Write a run's features with all that is known of the samples as a Parquet file, a row per sample.
+    """Write a run's features with all columns of the samples as a Parquet file, a row per sample.
 
     The columns are
 
@@ -55,22 +55,23 @@ def embed(
     - ``projection_x``, ``projection_y``: the features in two dimensions;
     - ``neighbors``: ``{"ids": [...], "distances": [...]}``, the most similar rows and their cosine
       distances, the most similar first;
-    - ``label`` and every other metadata column; words where the data set has them;
+    - ``label`` and every other metadata column; words if the data set has them;
     - ``z_<name>``: the conditions as training read them, empty for test samples and for conditions that are
       computed in every step;
-    - ``image_path``: the image's file, where the data set has files; ``image``: else a small picture,
-      ``{"bytes": ..., "path": None}``.
+    - ``image_path``: the image's file, if the data set has files; ``image``: otherwise a small
+      picture, ``{"bytes": ..., "path": None}``.
 
     A metadata column or condition with 2 to 8 numbers a sample has a column for each: ``color_0``,
-    ``color_1``, ...; one with more is a list.  A metadata column of a name above is called
-    ``metadata_<name>``.  Missing values are empty.  The file's metadata has the run's record.
+    ``color_1``, ...; one with more is a list. A metadata column with one of the names above is
+    called ``metadata_<name>``. Missing values are empty. The file's metadata has the run's record.
 
     Args:
         run: A run with weights.
         file: The file; it is replaced.
         split: ``"train"``, ``"test"`` or ``"both"``; coordinates and neighbors are among the rows of the
             file.
-        method: Of the coordinates: ``"pca"``, ``"tsne"``, or ``"umap"``, which needs the extra ``umap``;
+        method: Method of the coordinates: ``"pca"``, ``"tsne"``, or ``"umap"``, which needs the
+            extra ``umap``;
             None: t-SNE for at most 10,000 samples, else PCA.
         neighbors: Neighbors of each row; 0: none.  The time grows with the square of the samples.
 
@@ -202,7 +203,7 @@ def _metadata(run: Run, datas: Sequence[Any], sizes: Sequence[int]) -> dict[str,
 
 
 def _conditions(run: Run, splits: Sequence[str], sizes: Sequence[int]) -> dict[str, _Column]:
-    """The fitted conditions, which are known of training samples."""
+    """The fitted conditions, which have values for training samples."""
     if "train" not in splits or not run.record["conditions"]:
         return {}
     known = run.recorded.built_conditions
@@ -217,7 +218,7 @@ def _conditions(run: Run, splits: Sequence[str], sizes: Sequence[int]) -> dict[s
 
 
 def _value_type(values: Tensor) -> ValueType:
-    """What the values of a condition are that cannot be read back."""
+    """The value type of a condition that cannot be read back."""
     return "continuous" if values.is_floating_point() else "categorical"
 
 
@@ -227,7 +228,7 @@ def _joined(
     value_type: ValueType,
     words: Sequence[str] = (),
 ) -> _Column:
-    """The values of splits as one column; of a split without them all rows are missing."""
+    """The values of splits as one column; for a split without values, all rows are missing."""
     like = next(each for each in given if each is not None)
     values, missing = [], []
     for each, size in zip(given, sizes, strict=True):
@@ -255,7 +256,7 @@ def _lists(values: Tensor, missing: Any = None) -> pa.ListArray:
 
 
 def _images(datas: Sequence[Any], places: Sequence[tuple[int, int]]) -> dict[str, pa.Array]:
-    """The images' files, or small pictures where there are none."""
+    """The images' files, or small pictures if there are no files."""
     import pyarrow as pa
 
     files = [paths_of(data) for data in datas]

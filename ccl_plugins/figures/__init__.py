@@ -1,4 +1,4 @@
-"""Figures of runs; `save` writes what one draws as SVG and PNG."""
+"""Figures of runs; `save` writes a figure as SVG and PNG."""
 
 from ccl_plugins.figures.anchor import Anchor as Anchor
 from ccl_plugins.figures.bars import Bars as Bars

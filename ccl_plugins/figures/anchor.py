@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
 
 MOST = 512
-"""Samples of a batch that are embedded."""
+"""The most samples of a batch that are embedded."""
 ROWS = (
     "positives that\nweigh most",
     "positives that\nweigh least",
@@ -47,13 +47,14 @@ class Weights:
 
     Args:
         index: The anchor's index in the training split.
-        views: The views of the anchor's sample, the anchor's first.  Of a modality other than the image it
-            is the text or the values as words; where that reads no column, the anchor's view again.
+        views: The views of the anchor's sample, the anchor's first. A view of another modality than
+            the image is given as its text, or its values as words; if the modality reads no column,
+            as the anchor's view.
         own: The share of the pull of each own key, by its view.
-        positives: The other samples that the anchor is pulled to, ``[(share of the pull, index)]``, those
-            that weigh most first.
-        negatives: Those that it is pushed from, ``[(share of the push, index)]``, likewise; samples that
-            the loss leaves out have a share of 0.
+        positives: The other samples that the anchor is pulled to, ``[(share of the pull, index)]``,
+            largest share first.
+        negatives: The samples that the anchor is pushed from, ``[(share of the push, index)]``,
+            largest first; samples that the loss leaves out have a share of 0.
         modalities: The modality of each view.
     """
 
@@ -68,13 +69,13 @@ class Weights:
 class Anchor:
     """One sample, and the samples that weigh most and least in its loss, by run.
 
-    A weight is the derivative of the anchor's loss by its inner product with a key: for InfoNCE that is
-    the softmax of the similarities, for CCL-K the operator's weight times the exponential, for CACR the
-    conditional distributions π⁺ and π⁻.  Weights above 0 push the anchor away (negatives), those below
-    pull it (positives); each number is the share of the whole push or pull.  A weight that an objective
-    computes and that carries gradient itself is held constant.  The batch is the first that the run was
-    trained on which has the anchor, augmented as it was then, with the trained networks; a queue takes
-    part.
+    A weight is the derivative of the anchor's loss with respect to its inner product with a key:
+    for InfoNCE, the softmax of the similarities, for CCL-K the operator's weight times the
+    exponential, for CACR the conditional distributions π⁺ and π⁻. Weights above 0 push the anchor
+    away (negatives), weights below 0 pull it (positives); each number is the share of the whole
+    push or pull. Weights that an objective computes with gradient are held constant. The batch is
+    the run's first training batch with the anchor, with the same augmentations, embedded by the
+    trained networks; a queue is included.
 
     Args:
         index: The anchor's index in the training split; None: the first sample of the first run's first
@@ -98,8 +99,8 @@ class Anchor:
         """Draw runs of one data set, a column each.
 
         Raises:
-            DoesNotApply: For runs of different data sets, samples that are no images, and objectives that
-                compare no anchors with keys.
+            DoesNotApply: For runs of different data sets, samples that are not images, and
+                objectives that do not compare anchors with keys.
             ValueError: For an index without a sample or in no batch.
         """
         same_data(runs)
@@ -134,7 +135,8 @@ def weights(run: Run, index: int | None = None) -> Weights:
     """The weights of a batch's samples in the loss of one anchor; see `Anchor`.
 
     Raises:
-        DoesNotApply: If the objective compares no anchor with keys, or anchors with each other.
+        DoesNotApply: If the objective does not compare anchors with keys, or compares anchors with
+            each other.
         ValueError: For an index without a sample or in no batch.
     """
     tables, batch, place = _batch(run, index)
@@ -179,7 +181,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
 
 
 def _shown(run: Run, batch: Batch, place: int) -> list[Tensor | str]:
-    """The views of a sample as they are drawn: those of images, and for others the text or the values."""
+    """The views of a sample for drawing: images, and for other modalities the text or the values."""
     columns = sources(run.parts.transform)
     sample = int(batch.index[place].flatten()[-1])  # views after the first are of a partner
     shown: list[Tensor | str] = []
@@ -193,7 +195,7 @@ def _shown(run: Run, batch: Batch, place: int) -> list[Tensor | str]:
 
 
 def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tensor]:
-    """The derivative of one anchor's loss by its inner product with each key.
+    """The derivative of one anchor's loss with respect to its inner product with each key.
 
     Args:
         objective: The objective.
@@ -204,7 +206,7 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
         (v, m) for the keys of the batch and (q,) for the queue, float64.
 
     Raises:
-        DoesNotApply: If the anchor's loss depends on the keys in another way than by these products.
+        DoesNotApply: If the anchor's loss depends on the keys not only through these products.
     """
     first = pairs.anchors[:1].detach().double()
     keys = pairs.keys.detach().double().requires_grad_()
@@ -236,15 +238,15 @@ def derivatives(objective: Any, pairs: Pairs, place: int) -> tuple[Tensor, Tenso
 
 
 def _along(anchor: Tensor, keys: Tensor, gradient: Tensor, objective: Any) -> Tensor:
-    """The gradients (..., d) by unit keys as multiples of the anchor, both as they lie on the sphere."""
+    """The gradients (..., d) at unit keys as multiples of the anchor, both in the keys' tangent space."""
     across = anchor - (keys @ anchor)[..., None] * keys
     gradient = gradient - (gradient * keys).sum(-1, keepdim=True) * keys
     multiples = (gradient * across).sum(-1) / across.square().sum(-1).clamp_min(1e-12)
     rest = (gradient - multiples[..., None] * across).norm(dim=-1)
     if rest.max() > 1e-5 * gradient.norm(dim=-1).max().clamp_min(1e-12):
         raise DoesNotApply(
-            f"the loss of {type(objective).__name__} is no mean over anchors, so that samples have no"
-            " weight for one anchor"
+            f"the loss of {type(objective).__name__} is not a mean over anchors, so samples have "
+            "no weight for one anchor"
         )
     return multiples
 
@@ -292,16 +294,16 @@ def _batch(run: Run, index: int | None) -> tuple[Any, Batch, int]:
 def as_picture(image: Any) -> Any:
     """An image, as PIL or (channels, height, width), as an array (height, width, 3) from 0 to 1.
 
-    One that does not lie in 0 to 1, as a normalized one, is stretched to it; of more channels than three,
-    the first three are shown.
+    An image with other values, such as a normalized one, is rescaled to 0 to 1; of more than three
+    channels, the first three are shown.
 
     Raises:
-        DoesNotApply: For samples that are no images.
+        DoesNotApply: For samples that are not images.
     """
     if isinstance(image, torch.Tensor):
         if image.ndim != 3:
             raise DoesNotApply(
-                f"the samples are no images: they have shape {tuple(image.shape)} and not (3, h, w)"
+                f"the samples are not images: they have shape {tuple(image.shape)}, not (3, h, w)"
             )
         shown = image[: 3 if len(image) > 2 else 1]
         array = shown.permute(1, 2, 0).double().numpy()
@@ -310,7 +312,7 @@ def as_picture(image: Any) -> Any:
     elif hasattr(image, "convert"):
         array = np.asarray(image.convert("RGB"), dtype="float64") / 255
     else:
-        raise DoesNotApply(f"the samples are no images: they are {type(image).__name__}")
+        raise DoesNotApply(f"the samples are not images: they are {type(image).__name__}")
     if array.min() < 0 or array.max() > 1:
         array = (array - array.min()) / max(float(array.max() - array.min()), 1e-12)
     return array.repeat(3, 2) if array.shape[2] == 1 else array

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class Bars:
-    """What was measured of each run, with intervals and with the network before training.
+    """The measurements of each run, with intervals and with the network before training.
 
-    Runs that differ in the seed alone are one bar, of the mean, with a point for each seed and a line of
-    one standard deviation to both sides.  The line of a single run is its 95 % interval over test samples,
-    where the evaluator gives one.  The gray mark is the untrained or pretrained backbone, the dotted line
-    what features that say nothing would have.
+    Runs that differ only in the seed are one bar, their mean, with a point for each seed and a line
+    of one standard deviation to both sides. The line of a single run is its 95 % interval over test
+    samples, if the evaluator gives one. The gray mark is the backbone before training, the dotted
+    line the chance level.
 
     Args:
         metric: The name of a measurement, such as ``"linear/top1"``; None: a panel for each.

@@ -20,8 +20,8 @@ def show_figures(run: Run) -> list[str]:
     """Write the map of the features and the kernel matrix of a run as TensorBoard images.
 
     They are ``figures/embedding_map``, by PCA, which takes less time than t-SNE, and
-    ``figures/kernel_matrix``, at the step of the run's weights.  A run without events gets none, since it
-    logs elsewhere.
+    ``figures/kernel_matrix``, at the step of the run's weights. A run without events gets no
+    images, because it logs elsewhere.
 
     Returns:
         The names of the images; a figure that does not apply to the run is left out.

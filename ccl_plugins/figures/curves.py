@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 class Curves:
-    """What runs logged over their steps, a panel for each scalar.
+    """The scalars that runs logged over their steps, a panel for each.
 
-    Runs that differ in the seed alone have one color.
+    Runs that differ only in the seed have one color.
 
     Args:
         names: Names of scalars, or beginnings of names that end in ``/``; None: the loss and the monitors
-            or, in runs without monitors, the evaluations and what was logged of the conditions.
+            or, in runs without monitors, the evaluations and the scalars of the conditions.
     """
 
     def __init__(self, names: str | Sequence[str] | None = None) -> None:

@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 
 NAMES = {"pca": "PCA", "tsne": "t-SNE", "umap": "UMAP"}
 MOST = 1000
-"""Samples on a map; of more, that many are drawn evenly."""
+"""The most samples on a map; of more, this number is taken evenly."""
 MOST_NAMED = 20
-"""Of more classes the names are left out."""
+"""With more classes than this, names are left out."""
 VECTORS = 1500
-"""More points in all maps of a figure are drawn as pixels, since an SVG would be large otherwise."""
+"""More points than this in a figure are drawn as pixels, because the SVG would be too large."""
 
 
 class EmbeddingMap:
     """The features in two dimensions, colored by the label and by each condition.
 
-    Samples that lie together have similar features.  If the colors of a row are in order, the features
-    encode that variable; samples without a value are pale.  Test samples are shown, or training samples
-    where a condition is known of these alone; of more than 1000, that many.
+    Samples near each other have similar features. If the colors of a row are ordered, the features
+    encode that variable; samples without a value are pale. Test samples are shown, or training
+    samples if a condition is known only for these; at most 1000.
 
     Args:
         by: Metadata columns and conditions, a row of maps each; None: the label and all conditions of all
@@ -54,8 +54,8 @@ class EmbeddingMap:
 
     side_by_side = True
     caption = (
-        "The features in two dimensions, similar ones near each other, colored by what is known of the"
-        " samples. Where colors form groups, the features hold that."
+        "The features in two dimensions, similar samples near each other, colored by a variable. "
+        "If colors form groups, the features encode the variable."
     )
 
     def __init__(self, by: str | Sequence[str] | None = None, method: Projection = "tsne") -> None:
@@ -106,7 +106,7 @@ class EmbeddingMap:
 def _rows(
     runs: Mapping[str, Run], by: Sequence[str] | None
 ) -> tuple[str, dict[str, dict[str, Values]]]:
-    """The split, and for each row the variable of each run: its own, or else that of the first run.
+    """The split, and for each row the variable of each run: its own, or the first run's.
 
     The test split is taken if all variables are known there.
     """
@@ -152,12 +152,12 @@ def _variables(
 
 
 def _key(panel: Any) -> list[Any]:
-    """What its colors mean: the limits of numbers, and the names of classes."""
+    """The meaning of the colors: the limits of numbers, or the names of classes."""
     return [(each.get_clim(), each.get_label()) for each in panel.collections]
 
 
 def _explain(panel: Any, by: Values) -> None:
-    """Draw a scale of the colors of numbers beside a map, or a legend of those of a few classes."""
+    """Draw a color scale of numbers beside a map, or a legend of a few classes."""
     marks = panel.collections
     if by.ids is not None:
         if len(marks) <= MOST_NAMED:
@@ -170,7 +170,7 @@ def _explain(panel: Any, by: Values) -> None:
 
 
 def _scatter(panel: Any, points: Tensor, by: Values, drawn: Tensor, many: bool) -> None:
-    """Draw the points; those without a value are pale."""
+    """Draw the points; points without a value are pale."""
     options = {
         "s": 13 if len(points) <= 500 else 6,
         "linewidths": 0,
@@ -204,7 +204,7 @@ def _scatter(panel: Any, points: Tensor, by: Values, drawn: Tensor, many: bool) 
 
 
 def _name_classes(panel: Any, points: Tensor, ids: Tensor, classes: list[int], by: Values) -> None:
-    """Write a class's name amid its samples, where these lie together."""
+    """Write a class's name amid its samples, if these are near each other."""
     from matplotlib.patheffects import withStroke
 
     for number in classes:

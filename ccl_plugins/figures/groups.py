@@ -1,4 +1,4 @@
-"""The runs of a figure: those that differ in the seed alone are drawn alike."""
+"""The runs of a figure; runs that differ only in the seed form a group with one color."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
 
 COLUMNS = 3
-"""Panels side by side."""
+"""The number of panels side by side."""
 
 MOST = 6
-"""Runs in a figure that draws them side by side; of more configurations, the first."""
+"""The most runs in a figure that draws them side by side; of more configurations, the first."""
 
 
 @dataclass(frozen=True)
 class DrawnGroup(Group):
-    """A group, drawn in one color; its name is its runs' title, or what their titles begin with.
+    """A group, drawn in one color; its name is its runs' title, or the common beginning of their titles.
 
     Args:
-        drawn: The runs themselves.
+        drawn: The runs.
         color: Their color.
         marker: Their marker.
     """
@@ -69,7 +69,7 @@ def first_of_each(runs: Mapping[str, Run]) -> dict[str, Run]:
 
 
 def _result(run: Run) -> Result:
-    """What is known of a run, without reading its weights."""
+    """The facts about a run, without reading its weights."""
     state = "" if run.folder.weights.exists() else "not finished"
     before, after = run.measurements("before"), run.measurements("after")
     return Result(run.path, before, after, state, run.record)
@@ -87,7 +87,7 @@ def _of_seeds(name: str, titles: Sequence[str]) -> str:
 
 
 def panels(count: int, width: float, height: float) -> tuple[Figure, list[Any]]:
-    """A figure with a grid of so many panels, each of a size in inches."""
+    """A figure with a grid of the given number of panels, each of a size in inches."""
     columns = min(count, COLUMNS)
     lines = -(-count // columns)
     result = figure(0.3 + width * columns, 0.4 + height * lines)

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class InformationPlane:
-    """What each categorical condition Z says about the label T, and what it says beside.
+    """The information of each categorical condition Z about the label T, and beyond it.
 
-    Up, I(Z;T): Z tells more of the label.  Right, H(Z|T): Z tells more that the label does not have.  The
-    best Z is the label itself, the star at the upper left; Z of one sample each, as InfoNCE has, is at the
-    right end.  Tables that are refreshed are drawn as they ended, with their way there where it was logged.
+    Up, I(Z;T): Z has more information about the label. Right, H(Z|T): Z has more information beyond
+    the label. The best Z is the label itself, the star at the upper left; instance discrimination
+    (InfoNCE) is at the right end. Refreshed tables are drawn in their last state, with their path
+    if it was logged.
 
     Source:
         Tsai et al., Learning Weakly-Supervised Contrastive Representations (2022), figures 2 and 5.
@@ -71,7 +72,7 @@ class InformationPlane:
 
 
 def _draw(panel: Any, point: Point, middle: float, like: Mapping[str, Any]) -> None:
-    """Draw a point, with its name on the side where there is room."""
+    """Draw a point, with its name on the side that has room."""
     place = point.information.conditional_entropy, point.information.mutual
     panel.plot(*place, ms=7, **like)
     right = place[0] > middle
@@ -87,7 +88,7 @@ def _draw(panel: Any, point: Point, middle: float, like: Mapping[str, Any]) -> N
 
 
 def plane_points(run: Run) -> list[Point]:
-    """The run's categorical conditions, as their tables are now, against the label.
+    """The run's categorical conditions, with their last tables, against the label.
 
     Raises:
         DoesNotApply: If the data set has no labels.

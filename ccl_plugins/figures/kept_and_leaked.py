@@ -22,17 +22,17 @@ BEFORE = "before training"
 
 
 class KeptAndLeaked:
-    """One point per run: up, how well the label is read; to the right, how well a condition is.
+    """One point per run: up, how well the label is read; to the right, how well a condition is read.
 
     Up: the label is kept.  Right: the column leaks into the features.  There is a panel for each column
-    that a condition of a run reads, with every run that was evaluated on it.  Lines are 95 % intervals
-    over test samples, where the evaluators give them; the hollow marks are the untrained or pretrained
-    backbones, the dotted lines what features that say nothing would have.
+    that a condition of a run reads, with every run that was evaluated on it. Lines are 95 %
+    intervals over test samples, if the evaluators give them. The hollow marks are the backbones
+    before training, the dotted lines the chance levels.
 
     Args:
         kept: The measurement of the label; None: the first that an evaluator gives of it.
-        leaked: The measurement of Z; None: that by which each column that a condition reads is judged, as
-            `held` where it is measured.
+        leaked: The measurement of Z; None: the usual one of each column that a condition reads,
+            such as `held` if it was measured.
     """
 
     def __init__(self, kept: str | None = None, leaked: str | None = None) -> None:
@@ -57,7 +57,8 @@ class KeptAndLeaked:
         if not leaked:
             raise DoesNotApply(
                 "no run was evaluated on a column that a condition reads: add an evaluator of it, such as"
-                " 'regression' for numbers, 'linear' for classes or 'held' for those that training lacks"
+                " 'regression' for numbers, 'linear' for classes or 'held' for classes that "
+                "training lacks"
             )
         listed = " or ".join(leaked)
         leaked = [each for each in leaked if any({kept, each} <= r.after.keys() for r in results)]
@@ -94,7 +95,7 @@ def _draw(panel: Any, each: DrawnGroup, leaked: str, kept: str) -> None:
 
 
 def _scale(panel: Any, leaked: Measurement, kept: Measurement) -> None:
-    """Limits, names and sentences of the axes; more is held to the right and up."""
+    """Limits, names and sentences of the axes, which increase to the right and up."""
     for limits, limit in ((panel.get_xlim(), panel.set_xlim), (panel.get_ylim(), panel.set_ylim)):
         if limits[0] > -0.1 and 0.2 < limits[1] < 1.1:  # shares of 1
             limit(min(-0.03, limits[0]), max(1.03, limits[1]))

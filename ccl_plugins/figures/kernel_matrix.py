@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from ccl_plugins.training.kernel_check import KernelReading
 
 MOST = 256
-"""Samples of a matrix."""
+"""The most samples of a matrix."""
 
 
 class KernelMatrix:
-    """How alike samples are by a condition, and what weight that gives them in CCL-K's loss.
+    """The similarity of samples by a condition, and their weights in CCL-K's loss.
 
-    The kernel matrix K, the similarity of two samples' conditions, stands beside the conditional operator
-    W, samples in order of Z, a row for each run.  Row i of W has the weight of every sample in the
-    conditional expectation of sample i (eq. 6), which the objectives of CCL-K use.  Beside both, the
-    values of Z are drawn as colors.  The samples are at most 256 training samples, and no more than a
-    batch, since W depends on their number.  The colors of W end at its 99.5th percentile beside the
-    diagonal, which is far larger, and at 0 where the loss takes weights below as 0.  Runs that read no
-    condition through a kernel are left out.
+    The kernel matrix K, the similarity of two samples' conditions, is drawn beside the conditional
+    operator W, with samples in order of Z, a row for each run. Row i of W has the weight of every
+    sample in the conditional expectation of sample i (eq. 6), which the objectives of CCL-K use.
+    Beside both, the values of Z are drawn as colors. The samples are at most 256 training samples,
+    and at most a batch, because W depends on their number. The colors of W end at its 99.5th
+    percentile without the diagonal, which is far larger, and begin at 0 if the loss clips negative
+    weights. Runs that read no condition through a kernel are left out.
 
     Args:
         condition: The name of the condition, or of its column; None: the first one that a kernel reads.
@@ -84,7 +84,8 @@ class Matrices:
     Args:
         variables: The conditions that the kernel reads.
         rows: The samples, in order of these.
-        drawn: Title and matrix of each, and the values at the ends of its colors; None: its own.
+        drawn: Title and matrix of each panel, and the values at the ends of its colors; None: the
+            matrix's own.
     """
 
     variables: Sequence[Values]
@@ -93,7 +94,7 @@ class Matrices:
 
     @classmethod
     def of(cls, reading: KernelReading, run: Run) -> Matrices:
-        """Those of the objective that reads the conditions."""
+        """The matrices of the objective that reads the conditions."""
         by_name = variables_of(run, reading)
         variables = [*by_name.values()]
         name = " and ".join(short(each.name) for each in variables)
@@ -113,7 +114,7 @@ class Matrices:
         return cls(variables, rows, drawn)
 
     def draw(self, part: Any) -> None:
-        """Draw them side by side on a figure, or a part of one."""
+        """Draw the matrices side by side on a figure, or a part of one."""
         panels = part.subplots(1, len(self.drawn), squeeze=False)[0]
         for panel, (title, matrix, limits) in zip(panels, self.drawn, strict=True):
             low, high = limits or (min(0.0, float(matrix.min())), float(matrix.max()))
@@ -175,7 +176,7 @@ def operator(reading: KernelReading, values: Mapping[str, Tensor]) -> Tensor | N
 
 
 def _limits(objective: Any, weights: Tensor) -> tuple[float, float]:
-    """The weights at the ends of the color scale: from 0, if the loss takes those below as 0."""
+    """The weights at the ends of the color scale, which begins at 0 if the loss clips negative weights."""
     others = weights[~torch.eye(len(weights), dtype=torch.bool)].double()
     high = float(torch.quantile(others.clamp_min(0), 0.995))
     literal = objective.negative_weights == "keep"
@@ -184,7 +185,7 @@ def _limits(objective: Any, weights: Tensor) -> tuple[float, float]:
 
 
 def _values_beside(panel: Any, z: Values, rows: Tensor, place: int = 0) -> None:
-    """Draw the values as colored bars above and to the left of a matrix, at a place from it on."""
+    """Draw the values as colored bars above and to the left of a matrix, at a distance from it."""
     colors, away = value_colors(z, rows), 0.045 * place
     top = panel.inset_axes((0, 1.015 + away, 1, 0.035))
     left = panel.inset_axes((-0.05 - away, 0, 0.035, 1))

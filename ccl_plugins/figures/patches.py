@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
 
 SHOWN = 4
-"""Images that are drawn, unless some are named."""
+"""The number of images that are drawn, if none are named."""
 
 
 class Patches:
@@ -95,7 +95,8 @@ def patches(run: Run, images: Sequence[Any]) -> Tensor:
     features = trait(run.backbone, "patches")
     if features is None:
         raise DoesNotApply(
-            f"the backbone of {run.path} has no patches, as those of timm have; the figure is of them"
+            f"the backbone of {run.path} has no patches, which this figure draws; those of timm "
+            "have patches"
         )
     run.method.to("cpu")
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""What figures read of runs: samples, their features, their variables, and the kernels that read these."""
+"""The data of runs that figures read: samples, features, variables, and the kernels that read variables."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ SPLITS = {"train": 0, "test": 1}
 """The place of each split in ``Run.splits``."""
 
 LARGE = 20000
-"""Of larger splits only the features that are drawn are computed, unless they are there."""
+"""For larger splits, only the features that are drawn are computed, unless all are stored."""
 
 NUMBERS = 1 << 20
-"""Numbers of a variable that are read at a time."""
+"""The count of numbers of a variable that are read at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Values(Variable):
 
     @property
     def is_told_apart(self) -> bool:
-        """Whether colors can show it: no more than half of the samples have a class of their own."""
+        """Whether colors can show the variable: at most half of the samples have a class of their own."""
         ids = self.ids
         return ids is None or 2 * len(ids.unique()) <= len(ids)
 
@@ -75,7 +75,7 @@ class Values(Variable):
         return str(self.words[number]) if 0 <= number < len(self.words) else str(number)
 
     def text(self, row: int) -> str:
-        """What a sample has: the name of its class, or "none", or its numbers."""
+        """A sample's value as text: the name of its class, or "none", or its numbers."""
         if self.ids is None:
             return ", ".join(f"{value:.4g}" for value in self.values[row].flatten().tolist())
         number = int(self.ids[row])
@@ -108,7 +108,7 @@ class Values(Variable):
         return mean, direction * direction[direction.abs().argmax()].sign()
 
     def _parts(self) -> Iterator[Tensor]:
-        """The numbers of all samples, some at a time: of a large table all would fill the memory."""
+        """The numbers of all samples, in blocks, because a large table does not fit into memory."""
         for block in blocks(self.values):
             values = self.values[block]
             for part in values.split(max(1, NUMBERS // max(1, values[:1].numel()))):
@@ -123,8 +123,8 @@ class Values(Variable):
 def known_variables(run: Run) -> dict[str, str]:
     """The label and the run's conditions that have a table: the name in figures, the name in the run.
 
-    A condition that is a metadata column goes by the column's name, which other runs have too; one that is
-    called "condition", by the name of its component.
+    A condition that is a metadata column gets the column's name, which other runs share; a
+    condition called "condition" gets the name of its component.
     """
     names = {"label": "label"} if "label" in run.dataset.schema() else {}
     for name, condition in conditions_of(run).items():
@@ -160,7 +160,7 @@ def variable(run: Run, name: str, split: str = "train") -> Values:
         of = metadata_column_of(condition)
         if of is None:
             if split != "train":
-                raise DoesNotApply(f"condition {name!r} is known of training samples only")
+                raise DoesNotApply(f"condition {name!r} is known only for training samples")
             if condition.refresh == "batch":
                 raise DoesNotApply(f"condition {name!r} is computed in every step and has no table")
             values = run.condition_tables()[name].values
@@ -200,15 +200,15 @@ def kernel_reading(run: Run, condition: str | None = None) -> KernelReading:
 
 
 def variables_of(run: Run, reading: KernelReading) -> dict[str, Values]:
-    """What is known of the conditions that a kernel reads, by their names."""
+    """The values of the conditions that a kernel reads, by name."""
     return {name: variable(run, name) for name in reading.names}
 
 
 def known_rows(variables: Collection[Values], most: int) -> Tensor:
-    """The places of at most so many samples that have a value of all variables.
+    """The places of at most the given number of samples with a value of all variables.
 
     Raises:
-        DoesNotApply: If these have no two values.
+        DoesNotApply: If all these samples have the same value.
     """
     named = " and ".join(repr(each.name) for each in variables)
     known = (~torch.stack([each.missing for each in variables]).any(0)).nonzero().flatten()
@@ -217,8 +217,8 @@ def known_rows(variables: Collection[Values], most: int) -> Tensor:
         raise DoesNotApply(f"condition {named} is known of {len(rows)} samples only")
     if all((each.values[rows] == each.values[rows[0]]).all() for each in variables):
         raise DoesNotApply(
-            f"condition {named} has one value in all of {len(rows)} samples, so that nothing can be"
-            " compared by it"
+            f"condition {named} has the same value in all of {len(rows)} samples, so no samples "
+            "can be compared by it"
         )
     return rows
 
@@ -227,7 +227,7 @@ def same_data(runs: Mapping[str, Run]) -> None:
     """Refuse runs of different data sets, and no runs.
 
     Raises:
-        DoesNotApply: Naming two runs and their data sets.
+        DoesNotApply: For such runs; the message names two runs and their data sets.
     """
     if not runs:
         raise DoesNotApply("there are no runs to draw")
@@ -248,10 +248,10 @@ def same_data(runs: Mapping[str, Run]) -> None:
 
 
 def of_applicable(runs: Mapping[str, Run], read: Callable[[Run], T]) -> dict[str, T]:
-    """What ``read`` gives of each run, by its title, without the runs for which it raises `DoesNotApply`.
+    """The result of ``read`` for each run, by title, without the runs for which it raises `DoesNotApply`.
 
     Raises:
-        DoesNotApply: If it does so for all runs, with every reason.
+        DoesNotApply: If ``read`` raises it for all runs; the message has every reason.
     """
     given, why = dict[str, T](), []
     for title, run in runs.items():
@@ -271,7 +271,7 @@ def sampled(n: int, most: int) -> Tensor:
 
 
 def features(run: Run, split: str, rows: Tensor) -> Tensor:
-    """(n, f) features of some samples of a split; of a large one, no others are computed.
+    """(n, f) features of some samples of a split; for a large split, only these are computed.
 
     Raises:
         DoesNotApply: If they are all equal, or not finite.

@@ -30,22 +30,23 @@ if TYPE_CHECKING:
     from ccl_plugins.training.kernel_check import KernelReading
 
 MOST = 1000
-"""Samples whose pairs are compared with the kernel."""
+"""The most samples whose pairs are compared."""
 BINS = 20
 
 FEW = 5
-"""The values of a kernel up to which each has a box in place of a line through bins."""
+"""A kernel with at most this many values has a box for each, in place of a line through bins."""
 
 
 class Similarity:
-    """Pairs of samples: how alike they are by a condition Z, and how similar their features are.
+    """Pairs of samples: the similarity of a condition Z, and the similarity of the features.
 
-    Each pair of samples is a point: how similar Z is, and how similar the features are (the cosine,
-    after the mean of all features is subtracted).  The line is the mean in 20 bins of equal numbers of
-    pairs, and the band holds the middle 80 % of each; a kernel of few values, as ``delta``, has a box of
-    the middle half for each, with whiskers to the middle 80 %.  Where they rise, samples of similar Z have
-    similar features: the features encode Z.  Where they are flat they do not.  Pairs of at most 1000
-    training samples are drawn.  The kernel is that of the first run that reads the condition through one.
+    Each pair of samples is a point: the kernel's similarity of Z, and the cosine of the centered
+    features. The line is the mean in 20 bins of equal numbers of pairs, and the band holds the
+    middle 80 % of each bin. A kernel of few values, such as ``delta``, has a box of the middle half
+    for each value, with whiskers to the middle 80 %. If the line rises, samples of similar Z have
+    similar features: the features encode Z. If it is flat, they do not. Pairs of at most 1000
+    training samples are drawn. The kernel is that of the first run that reads the condition through
+    one.
 
     Args:
         condition: The name of the condition, or of its column; None: the first one that a kernel reads.
@@ -85,7 +86,7 @@ class Similarity:
         return result
 
     def _known(self, run: Run) -> tuple[KernelReading, dict[str, Values], Tensor]:
-        """What reads the condition in a run, and the samples of which the condition is known."""
+        """The objective and kernel that read the condition in a run, and the samples with a value."""
         by = kernel_reading(run, self.condition)
         variables = variables_of(run, by)
         return by, variables, known_rows(variables.values(), MOST)

@@ -23,7 +23,7 @@ TEXT = "#767676"
 FAINT = "#9a9a9a"
 """Lines that only guide the eye."""
 RUNS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9")
-"""One color per run, told apart with any color vision (Okabe and Ito), without its black and its yellow."""
+"""One color per run, for any color vision (Okabe and Ito), without black and yellow."""
 CLASSES = (
     "#3f90da",
     "#ffa90e",
@@ -38,9 +38,9 @@ CLASSES = (
 )
 """One color per class (Petroff 2021), made for color-vision deficiencies."""
 NUMBERS = "cividis"
-"""The colors of numbers, which grow brighter with the number for any color vision."""
+"""The colors of numbers: larger numbers are brighter, for any color vision."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""One marker per run, beside its color."""
+"""One marker per run, in addition to its color."""
 DPI = 150
 
 _STYLE: dict[str, Any] = {
@@ -88,7 +88,7 @@ _PAPER: dict[str, Any] = {
     **{key: value - 1 for key, value in _STYLE.items() if key.endswith("size")},
     "pdf.fonttype": 42,
 }
-"""What is other on paper: a white ground, black text, and smaller letters for the width of a column."""
+"""The style for paper: a white ground, black text, and smaller letters for the width of a column."""
 
 COLUMNS = (3.35, 6.9)
 """The widths of one and of two columns, in inches."""
@@ -98,7 +98,7 @@ _ON_PAPER = ContextVar("on_paper", default=False)
 
 @contextmanager
 def on_paper() -> Iterator[None]:
-    """Figures that are drawn and saved inside are for print: of one column or of two, on white."""
+    """Figures that are drawn and saved inside are for print: one or two columns wide, on white."""
     token = _ON_PAPER.set(True)
     try:
         yield
@@ -141,11 +141,11 @@ def figure(width: float, height: float) -> Figure:
 
 @functools.cache
 def _shown_in_notebooks() -> type[Figure]:
-    """The class of figures, defined when it is needed since matplotlib is not light."""
+    """The class of figures, defined on first use because matplotlib is slow to import."""
     from matplotlib.figure import Figure
 
     class Picture(Figure):
-        """A figure that a notebook shows though pyplot does not know it."""
+        """A figure that a notebook shows although pyplot does not manage it."""
 
         def _repr_png_(self) -> bytes:
             return png(self)
@@ -163,7 +163,7 @@ def class_colors(count: int) -> list[Any]:
 
 
 def short(title: str, most: int = 24) -> str:
-    """A title of at most so many characters, without its middle."""
+    """A title, cut in the middle to at most the given number of characters."""
     half = (most - 1) // 2
     return title if len(title) <= most else f"{title[:half]}…{title[-half:]}"
 
@@ -211,7 +211,7 @@ def png(figure: Figure) -> bytes:
 def svg(figure: Figure) -> str:
     """A figure as an ``<svg>`` element, to be written into a file or an HTML page.
 
-    It has no XML declaration, no date, and no ids but those that it refers to.
+    It has no XML declaration, no date, and only ids that it refers to.
     """
     nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
     text = _written(figure, "svg", metadata=nothing).decode()
@@ -226,5 +226,5 @@ def svg(figure: Figure) -> str:
 
 
 def _rounded(text: str) -> str:
-    """Places to a hundredth of a point, which nobody sees and which halves a file."""
+    """Round places to a hundredth of a point, which is invisible and halves the file."""
     return re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}", text)

@@ -1,1 +1,1 @@
-"""Files: written whole or not at all, and read without pickle; nothing here knows of runs."""
+"""Files: written whole or not at all, and read without pickle; independent of runs."""

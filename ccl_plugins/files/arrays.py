@@ -15,7 +15,7 @@ from ccl_plugins.files.reading import reading
 from ccl_plugins.files.tensors import read_tensors
 
 NUMBERS = "biuf"
-"""numpy's kinds of types that hold numbers."""
+"""The kinds of numpy types that hold numbers."""
 
 
 def read_array(path: Path) -> Tensor:
@@ -36,7 +36,7 @@ def read_array(path: Path) -> Tensor:
 def read_npy(path: str | Path) -> Tensor:
     """The array of a ``.npy`` file; whole numbers as long.
 
-    One of more than 64 MB stays in the file, with the type that it has there.
+    An array of more than 64 MB stays in the file, with the type that it has there.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -64,7 +64,7 @@ def read_npy(path: str | Path) -> Tensor:
 
 
 def read_npz(path: str | Path) -> dict[str, np.ndarray[Any, Any]]:
-    """The arrays of a ``.npz`` file by name, whose bytes have the checksums in it.
+    """The arrays of a ``.npz`` file by name, after a check of the file's checksums.
 
     Raises:
         FileNotFoundError: If there is no such file.
@@ -83,7 +83,7 @@ def read_npz(path: str | Path) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def beyond(place: str, number: Any) -> str:
-    """The message for a whole number that long does not hold."""
+    """The message for a whole number that does not fit into long."""
     return (
         f"{place} holds {number}, and whole numbers must be below 2^63: number its different values from"
         " 0, as numpy.unique(..., return_inverse=True) does"
@@ -95,11 +95,11 @@ UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 def from_numpy(array: np.ndarray[Any, Any], place: str = "an array") -> Tensor:
-    """A copy of an array of numbers; whole numbers as long, since torch lacks some of their types.
+    """A copy of an array of numbers; whole numbers as long, because torch lacks some types.
 
     Args:
         array: The array.
-        place: What it is, for errors.
+        place: The array's name, for errors.
 
     Raises:
         ValueError: For a whole number of 2^63 or more, which long does not hold.
@@ -113,10 +113,10 @@ def from_numpy(array: np.ndarray[Any, Any], place: str = "an array") -> Tensor:
 
 
 def real(values: Tensor, place: str) -> Tensor:
-    """A tensor of unsigned whole numbers as long; others as they are.
+    """A tensor of unsigned whole numbers as long; other tensors unchanged.
 
     Raises:
-        ValueError: For complex numbers and sparse tensors, and as `from_numpy`.
+        ValueError: For complex numbers and sparse tensors, and see `from_numpy`.
     """
     if values.is_complex():
         raise ValueError(f"{place} has complex values, and must have real numbers")

@@ -23,14 +23,15 @@ _PRIVATE = re.compile(r"\.(.+\.[0-9a-f]{8}|[0-9a-f]{16})\.partial")
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path to write to, and move the file to ``path`` once it is on the disk.
 
-    If several processes write one file, the last one's stays.  If writing fails, the temporary file is
-    deleted and ``path`` keeps its content.  What processes that were killed left in the folder is deleted.
+    If several processes write one file, the last one's stays. If writing fails, the temporary file
+    is deleted and ``path`` keeps its content. Temporary files of killed processes are deleted from
+    the folder.
 
     Args:
         path: The file; its folder is created.
 
     Raises:
-        OSError: If the file cannot be written, as on a full disk; the error names ``path``.
+        OSError: If the file cannot be written, such as on a full disk; the error names ``path``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -52,14 +53,16 @@ def replacing(folder: Path, names: Sequence[str]) -> Iterator[Path]:
     """Yield a temporary folder, and move its files into ``folder`` once all of them are on the disk.
 
     If writing fails, or the process is killed, ``folder`` keeps its files.  If it is killed while
-    files are moved, the last of ``names`` is missing: it should be that of the others' checksums.
+    files are moved, the last of ``names`` is missing: let this be the file with the others'
+    checksums.
 
     Args:
         folder: The folder; it is created.
-        names: The names of all files that may be written; those that are not are deleted in ``folder``.
+        names: The names of all files that may be written; files that are not written are deleted
+            from ``folder``.
 
     Raises:
-        OSError: If the files cannot be written, as on a full disk; the error names ``folder``.
+        OSError: If the files cannot be written, such as on a full disk; the error names ``folder``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     *others, last = names
@@ -85,7 +88,7 @@ def replacing(folder: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring a new name in a folder to the disk; only POSIX systems can."""
+    """Write a new name in a folder to the disk; only possible on POSIX systems."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -118,9 +121,9 @@ def abandoned(folder: Path) -> list[Path]:
 
 @contextlib.contextmanager
 def _private_folder(path: Path) -> Iterator[Path]:
-    """A folder beside ``path`` with a lock, which tells it from those of processes that were killed.
+    """A folder beside ``path`` with a lock, which distinguishes it from folders of killed processes.
 
-    Writers may need files of their own beside the one that they write, as safetensors does.
+    Writers such as safetensors may need further files beside the one that they write.
     """
     while True:
         folder = path.with_name(f".{path.name}.{secrets.token_hex(4)}{PARTIAL}")
@@ -148,8 +151,8 @@ def _lock(folder: Path) -> BaseFileLock:
 def _delete(folder: Path, lock: BaseFileLock) -> None:
     """Delete a folder whose lock is held.
 
-    It goes under another name first: a writer that has just made it would else lock a new file in the
-    folder that is being deleted.
+    The folder is renamed first, because a writer that has just made it could otherwise lock a new
+    file in the folder that is being deleted.
     """
     with contextlib.suppress(OSError):
         folder = folder.rename(folder.with_name(f".{secrets.token_hex(8)}{PARTIAL}"))

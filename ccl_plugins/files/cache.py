@@ -18,7 +18,7 @@ from ccl_plugins.files.tensors import read_tensors, write_tensors
 
 
 def default_folder() -> Path:
-    """``$CCL_CACHE``, else ``ccl-plugins`` among the user's caches."""
+    """``$CCL_CACHE``, else ``ccl-plugins`` in the user's cache folder."""
     if os.environ.get("CCL_CACHE"):
         return Path(os.environ["CCL_CACHE"]).expanduser()
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -30,7 +30,7 @@ def cached(
 ) -> Tensor:
     """The result of ``make()``, read from its file if an earlier call wrote one for the same inputs.
 
-    Several processes may ask at once: each that finds no file writes one, atomically.
+    Several processes may call this at once: each process that finds no file writes one, atomically.
 
     Args:
         folder: The cache.

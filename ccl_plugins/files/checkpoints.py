@@ -1,7 +1,8 @@
 """Checkpoints: weights and plain data in one file with a checksum, read without pickle.
 
 The file is a zip file of torch.  Its comment, which other readers skip, is the SHA-256 of all bytes
-before the comment: torch itself checks nothing, and reads other values from a file with a wrong bit.
+before the comment: torch itself does not check files, and reads wrong values from a file with a
+wrong bit.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def write_checkpoint(path: Path, data: Mapping[str, Any]) -> None:
         data: Numbers, strings, booleans, None and tensors in lists, tuples and dicts.
 
     Raises:
-        TypeError: For data that only pickle could write, naming its place.
-        OSError: If the file cannot be written, as on a full disk; an older file stays whole.
+        TypeError: For data that only pickle could write; the message names its place.
+        OSError: If the file cannot be written, such as on a full disk; an older file stays whole.
     """
     import torch
 
@@ -53,7 +54,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: If there is no such file.
-        DamagedFile: If it is not what was written, to the bit, or not a checkpoint.
+        DamagedFile: If any bit has changed since it was written, or it is not a checkpoint.
     """
     import torch
 
@@ -108,7 +109,7 @@ def require_plain(data: Any, place: str) -> None:
     """Check that a checkpoint can hold data at a place.
 
     Raises:
-        TypeError: For data that only pickle could write, naming its place.
+        TypeError: For data that only pickle could write; the message names its place.
     """
     import torch
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class Difference(NamedTuple):
-    """A place in which plain data differ, as ``"evaluate.0.k"``, and the value of each; None for none."""
+    """A place in which plain data differ, such as ``"evaluate.0.k"``, and the values; None if missing."""
 
     place: str
     values: tuple[Any, ...]
@@ -18,12 +18,12 @@ class Difference(NamedTuple):
 
 
 def differences(*values: Any, place: str = "", deep: bool = False) -> Iterator[Difference]:
-    """The places in which two or more plain data differ, from the outermost; None is as if not there.
+    """The places in which two or more plain data differ, from the outermost; None counts as missing.
 
     Args:
         values: The data.
-        place: Where they are.
-        deep: Whether a table in place of none differs in each of its values, not as a whole.
+        place: The place of the data.
+        deep: Whether a table that others lack counts as one difference for each of its values.
     """
     if all(each == values[0] for each in values):
         return
@@ -38,7 +38,7 @@ def differences(*values: Any, place: str = "", deep: bool = False) -> Iterator[D
 
 
 def _table(value: Any) -> Mapping[Any, Any] | None:
-    """What has values by key, a list of tables by number; None for another value."""
+    """The items of a table by key, or of a list of tables by number; None for other values."""
     if isinstance(value, list) and any(isinstance(each, Mapping) for each in value):
         return dict(enumerate(value))
     return value if isinstance(value, Mapping) else None

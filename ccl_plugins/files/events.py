@@ -15,14 +15,14 @@ from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import write_sums
 
 EVENTS = "events.out.tfevents."
-"""What the names of TensorBoard's files begin with; the second in which they were made follows."""
+"""The beginning of the names of TensorBoard's files, before the second of their creation."""
 
 
 @contextmanager
 def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
-    """A writer of TensorBoard events whose file takes the place of the run's with the same suffix.
+    """A writer of TensorBoard events whose file replaces the run's file with the same suffix.
 
-    It has its checksum as soon as it is there.
+    The file and its checksum appear together.
 
     Raises:
         OSError: If they cannot be written; the earlier ones stay.
@@ -48,9 +48,9 @@ def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
 
 
 def _last(folder: Path) -> str:
-    """A time that comes after those in the names of all files of events, by which TensorBoard reads them.
+    """A time after those in the names of all event files, because TensorBoard reads them in this order.
 
-    The clock may have gone back; and of one second, training's have no nanoseconds.
+    The clock may have been set back, and names of the same second have no nanoseconds in training.
     """
     names = (file.name.removeprefix(EVENTS)[:10] for file in folder.glob(f"{EVENTS}*"))
     now, latest = (
@@ -68,7 +68,8 @@ def event_files(folder: Path) -> list[str]:
 def catch_thread_errors() -> None:
     """Keep errors of the threads in which TensorBoard writes for `raise_thread_error`.
 
-    Else a thread prints its traceback, and TensorBoard raises the error at the next event, if there is one.
+    Otherwise a thread prints its traceback, and TensorBoard raises the error only at the next
+    event.
     """
     _caught.clear()
     if threading.excepthook is not _catch:

@@ -14,22 +14,23 @@ from torch import Tensor
 from ccl_plugins.files.mapped import Rows, blocks, release_pages
 
 SAMPLED = 256
-"""The number of images that are read from a split that does not have them in memory."""
+"""The number of images that are read from a split without images in memory."""
 
 MOST_IN_MEMORY = 1 << 32
-"""The most bytes of images in memory that are read, about a GiB per second; of more, evenly spaced ones."""
+"""The most bytes of images in memory that are read, at about a GiB per second; above this, evenly
+spaced parts are read."""
 
 PART = 1 << 20
 """The bytes of each of these parts."""
 
 RELEASED = 64
-"""The parts after which pages of a file are released."""
+"""The number of parts after which pages of a file are released."""
 
 MOST_IN_FILES = 1 << 28
-"""The most bytes of all files of images of which every file is read; of more, `SAMPLED` files."""
+"""The most bytes of all image files with which every file is read; above this, `SAMPLED` files."""
 
 MOST_IN_FILE = 1 << 20
-"""The most bytes of each of these that are read."""
+"""The most bytes that are read of each sampled file."""
 
 
 def of_tensors(tensors: Mapping[str, Tensor]) -> str:
@@ -41,7 +42,7 @@ def of_tensors(tensors: Mapping[str, Tensor]) -> str:
 
 
 def of_parts(values: Tensor) -> str:
-    """The SHA-256 of the type, shape and values of (N, ...); of more than 4 GiB, of evenly spaced parts."""
+    """The SHA-256 of type, shape and values of (N, ...); above 4 GiB, of evenly spaced parts."""
     digest: Any = hashlib.sha256(f"{values.dtype}\0{tuple(values.shape)}\0".encode())
     parts: Iterable[slice] = blocks(values)
     if values.nbytes > MOST_IN_MEMORY:
@@ -59,10 +60,11 @@ def of_parts(values: Tensor) -> str:
 def of_split(split: Any) -> str:
     """The SHA-256 that identifies the images of a split, in their order.
 
-    It is what the split's method ``fingerprint`` returns, if it has one.  Else it covers every pixel of a
-    split in memory (``images``); path, size and two times of every file of a split in files (``paths``, or
-    ``samples`` as in torchvision): when it was written and, which no program can set, when it was changed;
-    with ``reading``, how they are read, if the split says so; and 256 evenly spaced images of any other.
+    If the split has a method ``fingerprint``, it is the result of this. For a split in memory
+    (``images``) it covers every pixel. For a split in files (``paths``, or ``samples`` as in
+    torchvision) it covers path, size, time of writing and time of change of every file (no program
+    can set the last), and ``reading``, how they are read, if the split has it. For any other split
+    it covers 256 evenly spaced images.
     """
     if hasattr(split, "fingerprint"):
         return str(split.fingerprint())
@@ -84,16 +86,17 @@ def of_split(split: Any) -> str:
 
 
 def of_data(split: Any, read: Callable[[list[int]], list[str]]) -> dict[str, Any]:
-    """What identifies the data of a split wherever it lies, as plain data for `differences`.
+    """The identity of a split's data, independent of its place, as plain data for `differences`.
 
-    That is the number of samples, the types and values of all columns, texts too, and images: all that are
-    in memory (evenly spaced ones above 4 GiB); the bytes of all files; above 256 MiB the sizes of all, the
-    bytes of 256 evenly spaced ones and the times at which all were written; or 256 evenly spaced images of
-    any other split; and how files are read.  Images that differ each time they are read are left out.
+    It covers the number of samples, the types and values of all columns and texts, how files are
+    read, and the images. Images in memory count in full (above 4 GiB, evenly spaced parts). Of
+    files, all bytes count; above 256 MiB, all sizes and times of writing, and the bytes of 256
+    evenly spaced files. Of any other split, 256 evenly spaced images count. Images that differ each
+    time they are read are left out.
 
     Args:
         split: A torch Dataset with ``metadata``.
-        read: Gives the `of_image` of samples, by index.
+        read: Returns the `of_image` of samples, by index.
     """
     words = getattr(split, "vocabulary", {})
     columns = {
@@ -124,9 +127,10 @@ def of_image(image: Any) -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """How data differ from those of an earlier `of_data`, in words; empty where they are the same.
+    """The differences of data from an earlier `of_data`, in words; empty if they are the same.
 
-    Files of equal sizes that were written since are others if only some were: a copy writes all.
+    Files of equal sizes but newer times count as changed if only some are newer, because a copy
+    makes all newer.
     """
     columns, others = now["columns"], before["columns"]
     changes = [f"there is no column {name!r}" for name in others if name not in columns]
@@ -152,7 +156,7 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def doubt(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """What could not be compared of data without `differences`, in words; empty where all was."""
+    """The part of data without `differences` that could not be compared, in words; empty if all was."""
     if "written" not in now or before.get("written") == now["written"]:
         return ""
     return (
@@ -162,7 +166,7 @@ def doubt(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def other_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The `differences` of those splits, by name, that both have."""
+    """The `differences` of the splits that both have, by name."""
     return [
         f"{split} split: {each}"
         for split in now
@@ -172,13 +176,13 @@ def other_data(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def doubts(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The `doubt` of those splits, by name, that both have."""
+    """The `doubt` of the splits that both have, by name."""
     by_split = {split: doubt(before[split], now[split]) for split in now if split in before}
     return [f"{split} split: {each}" for split, each in by_split.items() if each]
 
 
 def _of_files(paths: Sequence[str], sizes: Sequence[int], whole: bool) -> str:
-    """The SHA-256 of the sizes of files and of their bytes; if not whole, of the first of some files."""
+    """The SHA-256 of the files' sizes and bytes; if not whole, of the first bytes of some files."""
     digest = hashlib.sha256(",".join(map(str, sizes)).encode())
     for i in range(len(paths)) if whole else _evenly_spaced(len(paths), SAMPLED):
         digest.update(_bytes(paths[i], -1 if whole else MOST_IN_FILE))
@@ -214,9 +218,9 @@ def _in_memory(split: Any) -> Tensor | None:
 
 
 def _of_column(column: Any, words: Any) -> list[str]:
-    """A column's type, and the SHA-256 of its values, of the words of its ids too.
+    """A column's type, and the SHA-256 of its values and of the words of its ids.
 
-    Of numbers of more than `MOST_IN_MEMORY`, of evenly spaced parts.
+    For numbers of more than `MOST_IN_MEMORY`, of evenly spaced parts.
     """
     if isinstance(column, Tensor) and column.nbytes > MOST_IN_MEMORY:
         return [str(column.dtype), of_parts(column)]
@@ -231,7 +235,7 @@ def _of_column(column: Any, words: Any) -> list[str]:
 
 
 def _of_texts(texts: Iterable[str]) -> str:
-    """The SHA-256 of texts; as an array, each would take the room of the longest."""
+    """The SHA-256 of texts, one by one, because an array would give each the longest one's length."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(repr(text).encode())
@@ -262,9 +266,9 @@ def _evenly_spaced(size: int, most: int) -> list[int]:
 
 
 def _stat(path: str) -> tuple[int, int, int]:
-    """A file's size, when it was written (which a copy may keep) and last changed (which none keeps).
+    """A file's size, time of writing (which a copy may keep) and time of change (which no copy keeps).
 
-    They are 0 without the file, which the data set names when it reads it.
+    They are 0 if the file is missing; the data set reports this when it reads the file.
     """
     try:
         status = os.stat(path)
@@ -274,7 +278,7 @@ def _stat(path: str) -> tuple[int, int, int]:
 
 
 def _bytes(path: str, most: int) -> bytes:
-    """The first bytes of a file, all for -1; none without it."""
+    """The first bytes of a file, all for -1; empty if it is missing."""
     try:
         with open(path, "rb") as file:
             return file.read(most)
@@ -290,7 +294,7 @@ def _add(digest: Any, name: str, tensor: Tensor) -> None:
 
 
 def paths_of(split: Any) -> list[str] | None:
-    """The files of a split's images, or None where it does not name them."""
+    """The files of a split's images, or None if it does not name them."""
     paths = getattr(split, "paths", None)
     pairs = getattr(split, "samples", None)
     if paths is None and isinstance(pairs, list) and all(isinstance(pair, tuple) for pair in pairs):

@@ -1,4 +1,4 @@
-"""The one way from a file, an image of PIL or an array to an image of 8 bits."""
+"""The conversion of a file, a PIL image or an array to an image of 8 bits."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from ccl_plugins.files.pixels import (
 Mode = Literal["RGB", "L", "all"]
 Range: TypeAlias = tuple[float, float]
 Levels: TypeAlias = Range | Mapping[str, Range] | None
-"""The numbers that become black and white: of all images, or by the type of their numbers."""
+"""The numbers that become black and white: for all images, or by the type of their numbers."""
 
 OF_THE_SYSTEM = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO, errno.ESTALE, errno.EINTR)
-"""Errors that say nothing about a file: too many open ones, no memory, a device or server that fails."""
+"""Errors that are not a file's fault: too many open files, no memory, a failing device or server."""
 
 OTHER_COLORS = ("CMYK", "YCbCr", "LAB", "HSV")
 """Pillow's modes whose channels are neither gray nor red, green and blue."""
@@ -44,15 +44,15 @@ TYPES = (
 """The types that the numbers of pixels may have."""
 
 READ = "ccl_plugins: read"
-"""In the ``info`` of an image of PIL: that it was read with levels, which are not applied once more."""
+"""The key in a PIL image's ``info`` which says that levels were applied and must not be applied again."""
 
 
 class OtherNumbers(UnreadableImage):
-    """An image whose numbers are not those of 8 bits, or not those that levels are of.
+    """An image with other numbers than 8 bits or the given levels.
 
     Args:
-        what: What is wrong.
-        cure: What to do; empty: ``what`` says it, as where a worker process hands the error on.
+        what: The problem.
+        cure: The remedy; empty if ``what`` includes it, such as in an error from a worker process.
     """
 
     def __init__(self, what: str, cure: str = "") -> None:
@@ -65,26 +65,26 @@ def read_image(
 ) -> Any:
     """An image of 8 bits, upright: turned as the orientation in its EXIF data says.
 
-    Data sets, ``encode``, transforms and frozen encoders all read images by this function, so that one
-    image has the same pixels from its file, opened, and as an array.
+    Data sets, ``encode``, transforms and frozen encoders all read images by this function, so that
+    an image has the same pixels from its file, as an open image, and as an array.
 
     Args:
         image: A file, its path or open; an image of PIL; or a numpy array, (height, width), (channels,
             height, width) or, of at most four channels, (height, width, channels), with the numbers that
-            the file holds.  A tensor of uint8, and what a data set gave, is such an image already.
-        mode: As `ImageFileDataset` takes it; None: gray images as gray and others as RGB; arrays of other
-            numbers than uint8, and what is no image, as they are.
-        levels: As `ImageFileDataset` takes it.
-        page: As `ImageFileDataset` takes it.
+            the file holds. A tensor of uint8, and a sample of a data set, is already such an image.
+        mode: See `ImageFileDataset`; None: gray images become gray and others RGB; arrays of other
+            numbers than uint8, and objects that are not images, do not change.
+        levels: See `ImageFileDataset`.
+        page: See `ImageFileDataset`.
 
     Returns:
         A PIL image of 8 bits, or for ``"all"`` a uint8 tensor (channels, height, width).
 
     Raises:
         UnreadableImage: If it is missing, truncated or another kind of file; if its pixels have more than 8
-            bits and there are no ``levels`` for them; if it has several pages, and ``page`` does not say
-            which; or if it cannot be read right.
-        OSError: If the system fails, as with too many open files; the image may be fine.
+            bits and there are no ``levels`` for them; if it has several pages and ``page`` is not
+            given; or if it cannot be read right.
+        OSError: If the system fails, such as with too many open files; the image may be fine.
     """
     if isinstance(image, Tensor):
         if mode is None or image.dtype == torch.uint8:
@@ -104,7 +104,7 @@ def read_image(
 
 @contextmanager
 def naming_errors() -> Iterator[None]:
-    """Turn what decoders raise for broken files into an `UnreadableImage`; errors of the system stay."""
+    """Turn decoders' errors about broken files into an `UnreadableImage`; errors of the system stay."""
     try:
         yield
     except Exception as error:
@@ -114,7 +114,7 @@ def naming_errors() -> Iterator[None]:
 
 
 def _named(error: Exception) -> Exception:
-    """The error that says what is wrong with a file; the error itself if it says so, or is the system's."""
+    """An error that names the fault of a file; the same error if it does so, or is the system's."""
     if isinstance(error, UnreadableImage | MemoryError):
         return error
     if isinstance(error, OSError):
@@ -127,7 +127,7 @@ def _named(error: Exception) -> Exception:
 
 
 def pages_in(image: str | BinaryIO, mode: Mode | None, page: int | None) -> list[Pixels]:
-    """The pages of a file that are read, with the numbers that it holds; of a ``.npy`` file, its array."""
+    """The pages of a file to read, with the file's numbers; for a ``.npy`` file, its array."""
     if not (isinstance(image, str) and image.lower().endswith(".npy")):
         return read_pages(image, page, mode == "all")
     if mode != "all":
@@ -136,7 +136,7 @@ def pages_in(image: str | BinaryIO, mode: Mode | None, page: int | None) -> list
 
 
 def reading(mode: Mode, levels: Levels, page: int | None) -> dict[str, Any]:
-    """The arguments of `read_image` but the image, as plain data, once they are checked.
+    """The checked arguments of `read_image`, without the image, as plain data.
 
     Raises:
         ValueError: If levels are not of two numbers that rise, or of a type that pixels do not have, or if
@@ -163,10 +163,10 @@ def reading(mode: Mode, levels: Levels, page: int | None) -> dict[str, Any]:
 
 
 def look_into(path: str, mode: Mode, levels: Levels, page: int | None) -> Look:
-    """What is seen of a file, which is read as an image.
+    """The look of a file, which is read as an image.
 
     Raises:
-        UnreadableImage: As `read_image` does.
+        UnreadableImage: See `read_image`.
     """
     with naming_errors():
         pages = pages_in(path, mode, page)
@@ -180,7 +180,7 @@ def look_into(path: str, mode: Mode, levels: Levels, page: int | None) -> Look:
 
 
 def ranges_of(paths: Iterable[str], mode: Mode, page: int | None) -> tuple[dict[str, Range], int]:
-    """The least and the greatest number in files, by their type, and how many of the files can be read."""
+    """The least and the greatest number in files, by type, and the number of readable files."""
     found: dict[str, Range] = {}
     count = 0
     for path in paths:
@@ -195,7 +195,7 @@ def ranges_of(paths: Iterable[str], mode: Mode, page: int | None) -> tuple[dict[
 
 
 def deep_ranges(ranges: Mapping[str, Range]) -> tuple[dict[str, Range], bool]:
-    """The ranges of images of more than 8 bits, as levels may be, and whether others beside them have 8."""
+    """The ranges of images of more than 8 bits, as levels, and whether other images have 8 bits."""
     deep = {
         name: (low, max(high, low + 1)) for name, (low, high) in ranges.items() if name != "uint8"
     }
@@ -271,7 +271,7 @@ def _picture(values: np.ndarray[Any, Any], color: str) -> Image.Image:
 
 
 def _in_mode(image: Image.Image, mode: Mode | None, levels: Levels) -> Image.Image:
-    """A PIL image of 8 bits in a mode; None: in gray or RGB, whichever it is."""
+    """A PIL image of 8 bits in a mode; None: gray or RGB, as the image is."""
     target = mode or ("L" if Image.getmodebase(image.mode) == "L" else "RGB")
     # A copy of a file's image, which holds the file, too.
     read = image if type(image) is Image.Image and image.mode == target else image.convert(target)
@@ -303,7 +303,7 @@ def _range_of(numbers: str, levels: Levels) -> Range | None:
 def _in_8_bits(
     values: np.ndarray[Any, Any], levels: Levels, mode: Mode | None
 ) -> np.ndarray[Any, Any]:
-    """The pixels as uint8: as they are, or with black and white at these levels."""
+    """The pixels as uint8, unchanged or with black and white at these levels."""
     numbers, kind = values.dtype, values.dtype.kind
     if levels is None and numbers == np.uint8:
         return values
@@ -338,7 +338,7 @@ def _in_8_bits(
 
 
 def written(levels: Mapping[str, Range], by_type: bool = False) -> str:
-    """Levels as a configuration has them: by type, or those of one type alone without it."""
+    """Levels in the form of a configuration: by type, or those of a single type without its name."""
     ends = {name: f"[{_short(low)}, {_short(high)}]" for name, (low, high) in levels.items()}
     if len(ends) == 1 and not by_type:
         return next(iter(ends.values()))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LOCK = ".lock"
 MARKER = ".lock.marker"
-"""In place of `LOCK` on a file system without locks."""
+"""The file that replaces `LOCK` on a file system without locks."""
 
 OWNER = ".lock.owner"
 PATIENCE = 1.0
@@ -38,18 +38,19 @@ class FolderGone(OSError, Mistake):
 
 @contextmanager
 def owning(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
-    """Hold the lock of a folder, which is created; if nothing is written there, it is deleted again.
+    """Hold the lock of a folder, which is created, and deleted again if nothing was written.
 
-    The system frees the lock when the process ends, however it ends: on a local disk, and on NFS where
-    the server keeps the locks.  On a file system without locks there is a file that names host and
-    process; it is passed over if the process was one of this machine and has ended.
+    The system frees the lock when the process ends for any reason, on a local disk and on NFS with
+    locks on the server. On a file system without locks, a file names host and process; it is
+    ignored if the process was on this machine and has ended.
 
     Args:
         folder: The folder.
         patience: Seconds to wait for a process that holds it.
 
     Raises:
-        FolderInUse: If another process still holds it then, naming its host, its id and its start.
+        FolderInUse: If another process still holds it then; the message names its host, its id and
+            its start.
     """
     is_new = not folder.exists()
     while True:
@@ -79,7 +80,7 @@ def owning(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
 
 
 def is_owned(folder: Path) -> bool:
-    """Whether a process holds, or died holding, the lock of this very folder."""
+    """Whether a process holds the lock of this folder, or ended while it held the lock."""
     return (folder / OWNER).exists()
 
 
@@ -113,7 +114,7 @@ def _acquire(folder: Path, patience: float) -> BaseFileLock:
 
 
 def _delete_lock(folder: Path) -> None:
-    """Delete the lock, which is empty; a file of this name that is not is another's."""
+    """Delete the lock, if it is empty; a file with content is not a lock."""
     with suppress(FileNotFoundError):
         if not (folder / LOCK).lstat().st_size:
             (folder / LOCK).unlink()

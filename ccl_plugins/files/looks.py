@@ -1,4 +1,4 @@
-"""What images look like once they are decoded: kinds, sizes, contents that tell nothing, and equal ones."""
+"""The look of decoded images: types, sizes, empty contents, and duplicates."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from PIL import Image
 from torch import Tensor
 
 DIGEST = 16
-"""The bytes that stand for an image's pixels."""
+"""The number of bytes in the digest of an image's pixels."""
 
 WHITE = 0.5
-"""The share of numbers at the top of 8 bits from which on an image is called saturated."""
+"""An image is saturated if at least this share of its numbers is the largest of 8 bits."""
 
 
 class Look(NamedTuple):
-    """What is seen of an image.
+    """The look of an image.
 
     Args:
-        kind: What its file holds, such as ``"uint16, 5 channels in 5 pages"``.
-        shape: (channels, height, width) of what was read.
+        kind: The content of its file, such as ``"uint16, 5 channels in 5 pages"``.
+        shape: (channels, height, width) after reading.
         flaw: ``"black"``, ``"of one color"``, ``"saturated"`` or empty.
         digest: Equal for images of equal type, shape and pixels, of PIL or as tensors.
     """
@@ -37,11 +37,11 @@ class Look(NamedTuple):
 
 
 def look(image: Any, kind: str = "") -> Look | None:
-    """What is seen of an image of PIL or a tensor, (channels, height, width); None for other things.
+    """The look of a PIL image or a tensor, (channels, height, width); None for other objects.
 
     Args:
-        image: As `read_image` returns it.
-        kind: What its file holds; empty: what the image holds.
+        image: A result of `read_image`.
+        kind: The content of its file; empty: derived from the image.
     """
     if isinstance(image, Image.Image):
         values = np.asarray(image)
@@ -61,7 +61,7 @@ def look(image: Any, kind: str = "") -> Look | None:
 
 
 def _flaw(pixels: np.ndarray[Any, Any]) -> str:
-    """Why an image, (height, width, channels), tells nothing or little; empty: it does."""
+    """The flaw of an image, (height, width, channels), that has little content; empty: no flaw."""
     if not pixels.size:
         return "without a pixel"
     first = pixels[0, 0]
@@ -74,14 +74,14 @@ def _flaw(pixels: np.ndarray[Any, Any]) -> str:
 
 
 class Looks:
-    """What is seen of the images of a split, of which a digest each is kept.
+    """The looks of the images of a split, with a digest of each.
 
     Attributes:
         rows: The sample of each image, by the place at which it was added.
-        unreadable: The samples that cannot be read, and why.
-        kinds: How many images are of which kind.
-        shapes: How many are of which shape, and the place of the first.
-        flaws: The places of those with a flaw, by flaw.
+        unreadable: The samples that cannot be read, with the reason.
+        kinds: The number of images of each kind.
+        shapes: The number of images of each shape, and the place of the first.
+        flaws: The places of images with a flaw, by flaw.
     """
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class Looks:
         return len(self.rows)
 
     def add(self, row: int, seen: Look) -> None:
-        """Add what is seen of the image of a sample."""
+        """Add the look of a sample's image."""
         place = len(self.rows)
         assert isinstance(self.rows, array)
         self.rows.append(row)
@@ -109,13 +109,13 @@ class Looks:
         self._digests += seen.digest
 
     def readable(self) -> Looks:
-        """The same of a split that has the readable samples alone."""
+        """The looks for a split with only the readable samples."""
         kept = Looks()
         kept.__dict__.update(self.__dict__, rows=range(len(self)), unreadable={})
         return kept
 
     def repeated(self, earlier: Looks | None = None) -> Iterator[tuple[int, int]]:
-        """Samples with the pixels of one before, and that one; or of the first one among ``earlier``."""
+        """Pairs of a sample and an earlier one, here or in ``earlier``, with the same pixels."""
         among = self if earlier is None else earlier
         first: dict[bytes, int] = {}
         for row, digest in among._with_digests():

@@ -1,8 +1,8 @@
 """Tensors that stay in their file: the system reads the pages that are used, and may drop them again.
 
-The storage of such a tensor, and so of each view of it, has the `MappedFile` that it is in.  A file that
-changes under a run would change its data, so `rows` refuses it; pages that were read count as memory of the
-process until `release_pages`.
+The storage of such a tensor, and of each view of it, refers to its `MappedFile`. A file that
+changes during a run would change its data, so `rows` refuses it. Pages that were read count as
+memory of the process until `release_pages`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from ccl_plugins.files.run_folder import RunFolder
 from ccl_registry.errors import Mistake
 
 LARGE = 1 << 26
-"""Bytes above which tensors stay in their file, or are put into one."""
+"""Larger tensors, in bytes, stay in their file or are written to one."""
 
 BLOCK = 1 << 25
-"""Bytes of the blocks in which tensors are read that are more than that."""
+"""The bytes of the blocks in which such tensors are read."""
 
 DTYPES = {
     "F64": torch.float64,
@@ -57,10 +57,10 @@ class MappedFile:
     """A file whose bytes are those of tensors.
 
     Args:
-        descriptor: Of the file, which is open; it is closed with this object.
-        path: The file; None: of values that are needed for a while alone.  No checkpoint refers to such a
-            file, and its name may be deleted.
-        access: Private by default: torch takes no memory that it may not write.
+        descriptor: The descriptor of the open file; it is closed with this object.
+        path: The file; None: a temporary file. No checkpoint refers to such a file, and its name
+            may be deleted.
+        access: Private by default, because torch only takes writable memory.
     """
 
     def __init__(self, descriptor: int, path: Path | None, access: int = mmap.ACCESS_COPY) -> None:
@@ -94,11 +94,11 @@ class MappedFile:
         return flat.view(tuple(shape))
 
     def first_byte(self, tensor: Tensor) -> int:
-        """Where a tensor begins in the file."""
+        """The place of a tensor's first byte in the file."""
         return tensor.data_ptr() - self._address
 
     def read(self, first: int, into: memoryview) -> None:
-        """Read bytes by their position, as many as there is room for.
+        """Read bytes at a position until the buffer is full.
 
         Raises:
             ChangedFile: If the file is shorter than it was.
@@ -133,7 +133,7 @@ _mapped: WeakSet[MappedFile] = WeakSet()
 
 
 def map_safetensors(path: Path) -> dict[str, Tensor] | None:
-    """The tensors of a safetensors file, which has been checked to be one; None if it cannot be mapped."""
+    """The tensors of a safetensors file, which was checked before; None if it cannot be mapped."""
     file = MappedFile.open(path)
     start = 8 + int.from_bytes(file.content[:8], "little")
     header = json.loads(file.content[8:start])
@@ -148,9 +148,9 @@ def map_safetensors(path: Path) -> dict[str, Tensor] | None:
 
 
 def map_npy(path: Path) -> Tensor | None:
-    """The array of a ``.npy`` file, which has been checked to be one; None if it cannot be mapped.
+    """The array of a ``.npy`` file, which was checked before; None if it cannot be mapped.
 
-    Types that torch lacks, the byte order of another machine and columns one after another cannot be.
+    Types that torch lacks, another byte order and column-major arrays cannot be mapped.
     """
     with path.open("rb") as file:
         version = np.lib.format.read_magic(file)
@@ -167,7 +167,7 @@ def map_npy(path: Path) -> Tensor | None:
 
 
 def is_large(size: int) -> bool:
-    """Whether so many bytes stay in a file."""
+    """Whether a tensor of this many bytes stays in a file."""
     return size > LARGE
 
 
@@ -175,7 +175,7 @@ def is_large(size: int) -> bool:
 def writing(
     path: Path, shapes: Mapping[str, tuple[tuple[int, ...], torch.dtype]]
 ) -> Iterator[dict[str, Tensor]]:
-    """Tensors of zeros that are written to a safetensors file, which appears when the block ends.
+    """Tensors of zeros to fill in, in a safetensors file that appears when the block ends.
 
     Args:
         path: The file; its folder is created.
@@ -214,12 +214,12 @@ def writing(
 def rows(values: Tensor, index: Tensor) -> Tensor:
     """The rows (..., c) of values (N, c) at some places (...).
 
-    Of values in a file they are read one by one: the pages around them, up to a MB for each, stay out of
-    the memory of the process.
+    Values in a file are read row by row, so that the pages around them, up to a MB for each, do not
+    enter the memory of the process.
 
     Raises:
         ChangedFile: If the file changed since it was mapped.
-        IndexError: For a place that there is not.
+        IndexError: For a place out of range.
     """
     file = MappedFile.of(values)
     if file is None or not values.is_contiguous():
@@ -239,14 +239,14 @@ def rows(values: Tensor, index: Tensor) -> Tensor:
 
 
 class Filling:
-    """Rows (N, ...) that are computed one after another: in memory or, if they are large, in a file.
+    """Rows (N, ...) that are computed in order, and kept in memory or, if they are large, in a file.
 
     Args:
         size: N.
-        folder: Where the file is, in the folder of a run; None: they stay in memory.
-        name: Of the file, if other processes fill in the other rows; None: it has no name, and goes with
-            the rows.
-        part: The rows that come; None: all.  In memory there are only these.
+        folder: The folder of the file, in a run's folder; None: rows stay in memory.
+        name: The name of the file, if other processes fill in the other rows; None: the file is
+            unnamed and disappears with the rows.
+        part: The rows that this process adds; None: all. In memory there are only these.
     """
 
     def __init__(
@@ -297,10 +297,10 @@ class Filling:
     def done(self) -> tuple[Tensor, bool]:
         """All rows, mapped from the file, and True; or those of the part, in memory, and False.
 
-        They stay when the file loses its name.
+        They stay if the file loses its name.
 
         Raises:
-            ValueError: If not all of the part came.
+            ValueError: If rows of the part are missing.
         """
         if self._rows is None or self._done < len(self.part):
             raise ValueError(f"{self._done} of {len(self.part)} rows came")
@@ -349,24 +349,24 @@ def _rows_at(path: Path, first: int, dtype: torch.dtype, shape: tuple[int, ...])
 
 
 def by_row(values: Any) -> Any:
-    """What gives the rows of values one by one: `Rows` of a tensor in a file, others as they are."""
+    """An object with the rows of values one by one: `Rows` for a tensor in a file, else the values."""
     return Rows(values) if isinstance(values, Tensor) and place_of(values) else values
 
 
 def release_pages() -> None:
-    """Drop the pages of all mapped files from this process; the system may still have them."""
+    """Drop the pages of all mapped files from this process; the system may still cache them."""
     for file in _mapped:
         file.content.madvise(mmap.MADV_DONTNEED)
 
 
 def place_of(tensor: Tensor) -> tuple[Path, int] | None:
-    """The file that a tensor is mapped from, and its first byte there; None for one that may go."""
+    """The file that a tensor is mapped from, and its first byte there; None for a temporary file."""
     file = MappedFile.of(tensor) if tensor.is_contiguous() else None
     return None if file is None or file.path is None else (file.path, file.first_byte(tensor))
 
 
 def map_at(path: Path, first: int, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
-    """The tensor at a place of a file, as `place_of` gives it.
+    """The tensor at a place of a file, see `place_of`.
 
     Raises:
         OSError: If there is no such file.
@@ -379,9 +379,9 @@ def map_at(path: Path, first: int, dtype: torch.dtype, shape: Sequence[int]) -> 
 
 
 def blocks(values: Tensor | np.ndarray[Any, Any]) -> Iterator[slice]:
-    """Slices of the rows of a tensor that together are all of them, one after another.
+    """Slices of the rows of a tensor, in order, that together are all rows.
 
-    A small tensor is one block.  Pages of files are released after each of several.
+    A small tensor is one block. Pages of files are released after some slices.
     """
     step = max(1, BLOCK // max(1, values[:1].nbytes))
     for first in range(0, max(1, len(values)), step):

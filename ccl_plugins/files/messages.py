@@ -1,4 +1,4 @@
-"""Warnings as users read them on standard error: one line each, once."""
+"""Warnings for users on standard error: one line each, once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from ccl_plugins.files.processes import is_first
 
 LOGGED = ("ccl_plugins.evaluators", "ccl_plugins.networks")
-"""Where warnings are logged, and not issued."""
+"""The loggers whose warnings are printed too."""
 
 
 class _Lines:
-    """The warnings that were printed, and what each was about."""
+    """The warnings that were printed, and the subject of each."""
 
     def __init__(self) -> None:
         self.about, self.again = "", False
@@ -24,7 +24,7 @@ class _Lines:
         self._printed: dict[str, int] = {}
 
     def line(self, message: Warning | str, *_: object, **__: object) -> str:
-        """The line of a warning, as `warnings.formatwarning` gives it; empty if it was printed."""
+        """The line of a warning, for `warnings.formatwarning`; empty if it was printed before."""
         text = printable(str(message))
         names, printed = self._names.setdefault(text, set()), self._printed.setdefault(text, 0)
         repeated = self.about in names or (printed and not self.again)
@@ -44,22 +44,22 @@ class _Lines:
 
 
 _printing: _Lines | None = None
-"""What prints warnings now, if anything does."""
+"""The present printer of warnings, or None."""
 
 _of_runs: dict[Path, _Lines] = {}
-"""What was printed in this process, by the folder of the run that it was about."""
+"""The warnings printed in this process, by the folder of their run."""
 
 
 @contextmanager
 def one_line_warnings(run: Path | None = None, *, anew: bool = True) -> Iterator[None]:
-    """Print a warning as one line without file and source, once, and on the first process alone.
+    """Print a warning as one line without file and source, once, and only on the first process.
 
-    So are the warnings that are logged.  Filters of warnings, and Python's recording of them, work as
-    before.  Inside of another such context, that one prints.
+    The same holds for logged warnings. Filters of warnings, and Python's recording of them, are
+    unchanged. Inside another such context, the outer one prints.
 
     Args:
         run: The folder of the run that the warnings are about.
-        anew: Whether what this process printed of the run is printed again.
+        anew: Whether warnings that this process printed for the run are printed again.
     """
     global _printing
     if _printing is not None:
@@ -89,12 +89,13 @@ def one_line_warnings(run: Path | None = None, *, anew: bool = True) -> Iterator
 
 @contextmanager
 def warnings_of(name: str, *, again: bool = False) -> Iterator[None]:
-    """Begin the lines of warnings with a name, as that of one of several runs.
+    """Begin the lines of warnings with a name, such as that of one of several runs.
 
-    One that was printed of another is counted, and the number is printed at the end.
+    A warning that was printed for another run is only counted, and the number is printed at the
+    end.
 
     Args:
-        name: What the warnings are about.
+        name: The subject of the warnings.
         again: Whether such a warning is printed again instead.
     """
     if (lines := _printing) is None:
@@ -110,11 +111,11 @@ def warnings_of(name: str, *, again: bool = False) -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Let Python issue warnings again that it has issued; what was printed is known here."""
+    """Let Python issue the same warnings again; this module keeps track of printed ones."""
     with warnings.catch_warnings():  # beginning and ending it do so
         pass
 
 
 def printable(text: str) -> str:
-    """A text on one line, in which characters that steer a terminal are escaped."""
+    """A text on one line, with control characters escaped."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""The numbers that image files hold: of any depth, with all bands and pages, upright."""
+"""The numbers in image files: of any depth, with all bands and pages, upright."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ WITHOUT_PAGES = ("JPEG", "MPO", "PSD", "ICNS")
 """Formats whose further frames are previews, layers or sizes of the one image."""
 
 UNPACKED = {"1": "L", "P": "RGB", "PA": "RGBA", "La": "LA", "RGBa": "RGBA", "RGBX": "RGB"}
-"""Pillow's modes that are packed, indexed, multiplied by alpha or padded, and one with the values."""
+"""Pillow's modes that are packed, indexed, premultiplied or padded, with a mode that has the values."""
 
 
 CUT = ("PNG", "PPM", "SGI", "JPEG2000")
-"""Formats, beside TIFF, whose colors of 16 bits Pillow brings to 8."""
+"""Formats other than TIFF whose colors of 16 bits Pillow reduces to 8."""
 
 TIFF = re.compile(rb"II[*+]\0|MM\0[*+]")
-"""What a TIFF begins with."""
+"""The first bytes of a TIFF."""
 
 SUBFILE, BITS, PHOTOMETRIC, DESCRIPTION, ORIENTATION = 254, 258, 262, 270, 274
 SAMPLES, PLANAR, EXTRA, FORMAT = 277, 284, 338, 339
 """The tags of a TIFF that are read here."""
 
 NO_PAGE = 1 | 4
-"""In the tag of a page of a TIFF: that it is a smaller copy, or a mask, of another."""
+"""The values of a TIFF page's tag for a smaller copy, or a mask, of another page."""
 
 ALPHA = ((1,), (2,))
-"""What a TIFF says of its last sample where that is alpha; 1: colors are multiplied by it."""
+"""The values of a TIFF's tag for an alpha sample; 1: colors are multiplied by alpha."""
 
 GRAY, WHITE_IS_ZERO, PALETTE = (0, 1), 0, 3
 COLORS = {0: "L", 1: "L", 2: "RGB", 3: "RGB", 5: "CMYK"}
-"""What a TIFF's photometric interpretation says the first samples are."""
+"""The meaning of the first samples, by a TIFF's photometric interpretation."""
 
 
 STACK = re.compile(r"ImageJ=.*^images=(?!1$)|.*\"truncated\": true", re.DOTALL | re.MULTILINE)
-"""The description of a TIFF of several pages with the head of the first alone."""
+"""The description of a TIFF that declares several pages but has only the first page's header."""
 
 
 class UnreadableImage(OSError, Mistake):
@@ -57,7 +57,8 @@ class Pixels(NamedTuple):
 
     Args:
         values: (height, width, channels), with the numbers that the file holds.
-        color: What the first channels are, as Pillow writes it: ``"RGB"``; empty for bands without a color.
+        color: The color of the first channels, as a mode of Pillow, such as ``"RGB"``; empty for
+            bands without a color.
     """
 
     values: np.ndarray[Any, Any]
@@ -65,7 +66,7 @@ class Pixels(NamedTuple):
 
 
 def is_plain(image: Image.Image) -> bool:
-    """Whether an image of PIL is one page of 8 bits or fewer, of which PIL gives all that is shown."""
+    """Whether an image of PIL is one page of at most 8 bits, which PIL reads completely."""
     if (
         image.mode.startswith(("I", "F", "La", "LAB", "RGBa"))
         or _has_pages(image)
@@ -78,12 +79,12 @@ def is_plain(image: Image.Image) -> bool:
 def read_pages(source: Source, page: int | None = None, every: bool = False) -> list[Pixels]:
     """The pages of an image, upright, with the numbers that it holds.
 
-    The smaller levels of a pyramid, thumbnails and masks are no pages.
+    The smaller levels of a pyramid, thumbnails and masks do not count as pages.
 
     Args:
-        source: The image; one of PIL that shows a page other than the first is that page.
+        source: The image; a PIL image that shows another page than the first stands for that page.
         page: The number of the page to read, from 0; None: the only one.
-        every: Whether all pages are read, and all bands, also those that are not shown.
+        every: Whether all pages and all bands are read, also bands that are not shown.
 
     Raises:
         UnreadableImage: If it cannot be read right.  Decoders raise other errors, too.
@@ -117,10 +118,10 @@ def type_in_head(source: Source) -> str:
 
 
 def chosen(count: int, page: int | None, every: bool) -> Sequence[int]:
-    """Which pages of so many are read.
+    """The pages to read, of the given number.
 
     Raises:
-        UnreadableImage: If there is no such page, or if there are several, and neither one nor all of them
+        UnreadableImage: If there is no such page, or if there are several and neither one nor all
             are asked for.
     """
     if page is not None and page >= count:
@@ -140,9 +141,9 @@ def upright(image: Image.Image) -> Image.Image:
 
 @contextmanager
 def opened(source: Source) -> Iterator[tuple[Image.Image | None, Any]]:
-    """An image as PIL opens it, None for a TIFF of a kind that it does not know, and its file.
+    """The image opened by PIL (None for a type of TIFF that PIL does not know), and its file.
 
-    An image of PIL stays open, and its file at its place.
+    A given PIL image stays open, and its file keeps its position.
     """
     if isinstance(source, Image.Image):
         file = getattr(source, "fp", None)
@@ -175,7 +176,7 @@ def _bytes(file: Any, most: int = -1) -> bytes:
 
 
 def _by_pillow(image: Any, page: int | None, every: bool, frame: int) -> list[Pixels] | None:
-    """The pages of an image of PIL; None if PIL does not give what the file holds."""
+    """The pages of an image of PIL; None if PIL does not return the file's numbers."""
     before = image.tell()
     try:
         frames = [frame] if frame else _frames(image)
@@ -235,7 +236,7 @@ def _of_pil(image: Any) -> Pixels:
 
 
 def _type(image: Any) -> np.dtype[Any]:
-    """The type of the numbers of an image that PIL gives as they are."""
+    """The type of the numbers of an image that PIL returns unchanged."""
     tags = getattr(image, "tag_v2", {})
     bits, (kind, *_) = max(tags.get(BITS, (8,))), tags.get(FORMAT, (1,))
     if bits > 8 or kind != 1:
@@ -246,7 +247,7 @@ def _type(image: Any) -> np.dtype[Any]:
 
 
 def _inverted(values: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
-    """Numbers of which 0 is white, so that it is black."""
+    """Numbers with white at 0, inverted so that 0 is black."""
     if values.dtype.kind not in "iu":
         raise UnreadableImage(f"0 is its white (WhiteIsZero), and {values.dtype} has no black")
     white = (1 << bits) - 1 if values.dtype.kind == "u" else -1
@@ -254,7 +255,7 @@ def _inverted(values: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
 
 
 def _is_cut(image: Any) -> bool:
-    """Whether PIL brings the numbers of an image, which is no TIFF, to fewer bits."""
+    """Whether PIL reduces the numbers of an image, which is not a TIFF, to fewer bits."""
     if image.format not in CUT:
         return False
     if not image.tile:  # it is decoded, and its file may tell
@@ -284,9 +285,9 @@ def _bytes_of(image: Any, most: int) -> bytes:
 
 
 def _of_16_bits(file: Any) -> Pixels:
-    """A PNG or a portable map of 16 bits, of which PIL gives the high bytes.
+    """A PNG or a portable map of 16 bits, of which PIL returns the high bytes.
 
-    As if the bytes of a number stood the other way round, it gives the low ones.
+    With the byte order swapped, PIL returns the low bytes.
     """
     content = _bytes(file)
     image: Any = Image.open(io.BytesIO(content))
@@ -314,7 +315,7 @@ def _of_16_bits(file: Any) -> Pixels:
 
 
 def _turned(values: np.ndarray[Any, Any], orientation: int) -> np.ndarray[Any, Any]:
-    """(height, width[, channels]), turned upright as `upright` turns an image."""
+    """(height, width[, channels]), turned upright like an image by `upright`."""
     if orientation in (5, 6, 7, 8):
         values = values.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
@@ -323,7 +324,7 @@ def _turned(values: np.ndarray[Any, Any], orientation: int) -> np.ndarray[Any, A
 
 
 def _reads_tiff(image: Any, every: bool) -> bool:
-    """Whether PIL gives the numbers of the page of a TIFF, as it holds them, of every band or all shown."""
+    """Whether PIL returns the numbers of a TIFF's page unchanged, for every band or all shown bands."""
     tags = image.tag_v2
     bits, formats = tags.get(BITS, (1,)), tags.get(FORMAT, (1,))
     samples, light = tags.get(SAMPLES, 1), tags.get(PHOTOMETRIC)

@@ -1,4 +1,4 @@
-"""Which of a run's processes this is."""
+"""The rank of this process in its run."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ NUMBERS = ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID")
 
 
 def is_first() -> bool:
-    """Whether this is the first of the processes of a run, or the only one: the one that writes and prints.
+    """Whether this is the first or only process of a run: the one that writes and prints.
 
-    Their group says so while they are connected; before, the variables of the launcher.
+    The process group decides while processes are connected; before, the launcher's variables.
     """
     distributed = sys.modules.get("torch.distributed")  # which this does not import
     if distributed is not None and distributed.is_available() and distributed.is_initialized():

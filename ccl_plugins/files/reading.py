@@ -1,4 +1,4 @@
-"""Reading what users wrote: whatever a file holds, an error is one line that names it and the fault."""
+"""Reading users' files: for any content, an error is one line that names the file and the fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tokenize import TokenError
 from ccl_plugins.files.messages import printable
 
 LONGEST = 400
-"""The characters of another library's words that are shown."""
+"""The most characters of another library's message that are shown."""
 
 RAISED = (
     ValueError,
@@ -33,20 +33,20 @@ RAISED = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""What readers of files raise for odd bytes: numpy parses a header as Python, and takes any shape."""
+"""The errors of readers for odd bytes: numpy parses a header as Python, and accepts any shape."""
 
 
 @contextmanager
 def reading(path: Path, what: str) -> Iterator[None]:
-    """Surround the reading of a file: what its bytes make a reader raise becomes an error of its name.
+    """Surround the reading of a file: errors of a reader become errors that name the file.
 
     Args:
         path: The file.
-        what: What it should be, such as ``"array of numbers"``.
+        what: The expected content, such as ``"array of numbers"``.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: If it is a folder, or holds something else.
+        ValueError: If it is a folder, or has another content.
         OSError: If the system cannot read it.
     """
     if not path.exists():
@@ -69,7 +69,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def naming_files(*files: str | Path | None) -> Iterator[None]:
-    """Name the files that values are from in an error about them, unless it names one; None is no file.
+    """Name the files of values in an error about them, unless it names one; None is ignored.
 
     Raises:
         ValueError: The error.

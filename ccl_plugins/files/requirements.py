@@ -1,4 +1,4 @@
-"""What distributions require, compared with what is installed; read from metadata, nothing is imported."""
+"""The requirements of distributions, compared with installed ones; read from metadata without imports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib import metadata
 
 
 def version_of(distribution: str) -> str:
-    """Its version; empty if it is not installed, and for metadata without a version."""
+    """The version of a distribution; empty if it is not installed, or if metadata lack a version."""
     try:
         return metadata.version(distribution) or ""
     except (metadata.PackageNotFoundError, KeyError, UnicodeDecodeError):
@@ -17,11 +17,11 @@ def version_of(distribution: str) -> str:
 def unmet(distribution: str, of: str = "") -> Iterator[str]:
     """The requirements of a distribution that are not met: ``"needs torch>=9, and 2.8 is installed"``.
 
-    A version between two releases, as 0.2.dev0, counts as the release that it leads to.
+    A version between two releases, such as 0.2.dev0, counts as the next release.
 
     Args:
-        distribution: Its name; one that is not installed requires nothing.
-        of: The one that is required; "": any.
+        distribution: Its name; a distribution that is not installed has no requirements.
+        of: The required distribution; "": any.
     """
     from packaging.markers import UndefinedEnvironmentName
     from packaging.requirements import InvalidRequirement, Requirement

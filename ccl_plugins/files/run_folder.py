@@ -1,4 +1,4 @@
-"""The folder of a run: its files in one table, and what the run may do with them."""
+"""The folder of a run: its files in one table, and the rules for writing and deleting them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HISTORY = "history.csv"
 """The name of the curves, which a logger may declare as its own."""
 
 TABLE = "table-"
-"""What the names of files begin with that hold the large tables to which checkpoints refer."""
+"""The beginning of the names of files with large tables, to which checkpoints refer."""
 
 STEP = re.compile(r"step-([0-9]{8,})\.ckpt")
 """The name of a checkpoint to resume from."""
@@ -39,9 +39,10 @@ class InTheWay(FileExistsError, Mistake):
 
 
 class RunFolder:
-    """The files of a run; what its loggers leave lies in the folder itself.
+    """The files of a run; loggers write into the folder itself.
 
-    An inventory there has the exact names of all that the run wrote: these alone are replaced and deleted.
+    An inventory there has the exact names of all files that the run wrote: only these are replaced
+    and deleted.
 
     Args:
         path: The folder, which need not exist.
@@ -50,19 +51,20 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.fixed: list[Path] = []
-        """The files that have one name, but what loggers name."""
+        """The files with fixed names, without those of loggers."""
         self.record = self._file("pipeline.json")
-        """What was trained: the pipeline's record and the plug-ins that gave callbacks."""
+        """The record of the training: the pipeline's record and the plug-ins of callbacks."""
         self.metrics = self._file("metrics.json")
-        """What was measured last, as numbers by name."""
+        """The last measurements, as numbers by name."""
         self.measurements = self._file("measurements.json")
-        """All measurements, with what they say, before training, after it and for choosing; and costs."""
+        """All measurements with their sentences, before training, after it and for the choice; and
+        costs."""
         self.original = self._file("original.safetensors")
         """The features of the test split before training, if an evaluator reads them."""
         self.history = self._file(HISTORY)
-        """The scalars over the steps, whatever the loggers: columns step, name, value."""
+        """The scalars over the steps, independent of the loggers: columns step, name, value."""
         self.diagnosis = self._file("diagnosis.json")
-        """What was found to be off while it trained: ``{"name", "step", "line", "about"}`` each."""
+        """The findings while it trained: ``{"name", "step", "line", "about"}`` each."""
         self.weights = self._file("weights.pt")
         """The weights of a finished run."""
 
@@ -70,15 +72,15 @@ class RunFolder:
         self.embeddings = {
             of: self.checkpoints / f"embeddings-{of}" for of in ("projection", "key", "features")
         }
-        """What holds large embeddings while conditions are fitted to them, by what they are of."""
+        """The temporary files of large embeddings to which conditions are fitted, by their type."""
         self.exports = {format: path / format for format in ("timm", "torch")}
         """The folder that an export goes to by default, by its format."""
         self.lightning = path / "lightning"
-        """Where Lightning's own callbacks, such as ``ModelCheckpoint``, write."""
+        """The folder for Lightning's own callbacks, such as ``ModelCheckpoint``."""
         self.inventory = path / "written.json"
-        """The names of what the run wrote."""
+        """The names of the files that the run wrote."""
         self.overwritten = path / ".overwritten"
-        """The record while its run is deleted: as long as it is here, no other file of a run counts."""
+        """The record while its run is deleted: while this file exists, no other file of a run counts."""
 
     def _file(self, name: str) -> Path:
         self.fixed.append(self.path / name)
@@ -86,7 +88,7 @@ class RunFolder:
 
     @property
     def steps(self) -> list[Path]:
-        """The checkpoints to resume from, the newest first, without a callback's own and folders."""
+        """The checkpoints to resume from, the newest first, without callbacks' own and folders."""
         paths = {
             int(name[1]): path
             for path in self.checkpoints.glob("step-*.ckpt")
@@ -112,7 +114,8 @@ class RunFolder:
     def holds_run(self) -> bool:
         """Whether the folder holds a run.
 
-        What is left of one that was overwritten, or stopped before its first checkpoint, is none.
+        The remains of a run that was overwritten, or stopped before its first checkpoint, do not
+        count.
         """
         if self.overwritten.exists():
             return False
@@ -124,7 +127,7 @@ class RunFolder:
         """The data of a JSON file; None if there is no such file.
 
         Raises:
-            DamagedFile: If it is not the file whose checksum was written, or holds no JSON, naming it.
+            DamagedFile: If its checksum is wrong, or it holds no JSON; the message names it.
         """
         if not file.is_file():
             return None
@@ -135,7 +138,7 @@ class RunFolder:
             raise DamagedFile(f"{file} is damaged: {error}") from error
 
     def write(self, file: Path, data: Any) -> None:
-        """Write a JSON file, whole, noted as the run's and with its checksum.
+        """Write a JSON file atomically, note it as the run's, and write its checksum.
 
         Raises:
             InTheWay: See `refuse_others`.
@@ -146,15 +149,15 @@ class RunFolder:
     def seal(self, names: Iterable[str]) -> None:
         """Write the checksums of the run's files that have some names or patterns.
 
-        Files that still have one are those that `unseal` found damaged, and stay so.
+        Files that still have a checksum were found damaged by `unseal`, and keep it.
         """
         write_sums(self.path, [each.name for each in self._named(names) if not has_sum(each)])
 
     def unseal(self, names: Iterable[str]) -> None:
-        """Delete the checksums of files before loggers write more; but of damaged files, keep them.
+        """Delete the checksums of files before loggers write more; damaged files keep theirs.
 
         Warns:
-            UserWarning: For a file that does not have its checksum; it is continued as it is.
+            UserWarning: For a file whose checksum is wrong; it is continued anyway.
         """
         whole = []
         for file in self._named(names):
@@ -174,13 +177,13 @@ class RunFolder:
     # What the run wrote.
 
     def own_names(self) -> list[str]:
-        """The names of what the run wrote, in the order of their first writing; none without an inventory.
+        """The names of the files that the run wrote, in order; empty without an inventory.
 
-        A name is that of a file below the folder, as ``"checkpoints/step-00000010.ckpt"``; what is no such
-        name is left out.
+        A name is that of a file below the folder, such as ``"checkpoints/step-00000010.ckpt"``;
+        other entries are left out.
 
         Raises:
-            DamagedFile: If the inventory is damaged, or another's file of this name.
+            DamagedFile: If the inventory is damaged, or is another program's file of this name.
         """
         try:
             names = json.loads(self.inventory.read_text("utf-8"))["written"]
@@ -196,9 +199,9 @@ class RunFolder:
         return [n for n in names if isinstance(n, str) and "\0" not in n and n == self._name(n)]
 
     def note(self, *files: Path) -> None:
-        """Put files below the folder into the inventory; files elsewhere are passed over.
+        """Add files below the folder to the inventory; files elsewhere are ignored.
 
-        A file is noted before it is written: so no process that is killed leaves one that is not.
+        A file is noted before it is written, so a killed process leaves no unnoted file.
         """
         before = self.own_names()
         names = [*dict.fromkeys([*before, *filter(None, map(self._name, files))])]
@@ -219,7 +222,7 @@ class RunFolder:
         """Refuse to replace files that the run did not write.
 
         Raises:
-            InTheWay: Naming the first that is there.
+            InTheWay: For the first such file.
         """
         own = {*self.own_names()}
         for file in files:
@@ -230,10 +233,10 @@ class RunFolder:
                 )
 
     def refuse_links(self) -> None:
-        """Refuse links in place of the run's folders, behind which it would write elsewhere, and files.
+        """Refuse links, which would lead elsewhere, and files in place of the run's folders.
 
         Raises:
-            OSError: Naming one.
+            OSError: For such a link or file.
         """
         for folder in (self.checkpoints, self.lightning, *self.exports.values()):
             if folder.is_symlink():
@@ -245,15 +248,15 @@ class RunFolder:
                 raise OSError(f"{folder} is a file, and a run needs a folder there: move it")
 
     def adopt(self) -> None:
-        """Note the files of a run that came without its inventory, as from a machine of somebody else.
+        """Note the files of a run without an inventory, for example from another machine.
 
-        The caller has checked that they are a run's.
+        The caller has checked that they belong to a run.
         """
         if not self.inventory.exists():
             self.note(*(each for each in (*self.fixed, *self.steps) if each.exists()))
 
     def _name(self, file: Path | str) -> str | None:
-        """The name of a file below the folder, as the inventory has it; None for a file elsewhere."""
+        """The inventory's name of a file below the folder; None for a file elsewhere."""
         absolute = os.path.abspath(self.path / file if isinstance(file, str) else file)
         name = Path(os.path.relpath(absolute, os.path.abspath(self.path))).as_posix()
         return None if name in (".", "..") or name.startswith("../") else name
@@ -265,9 +268,9 @@ class RunFolder:
     # Deleting.
 
     def delete(self, *files: Path) -> None:
-        """Delete those of some files that the run wrote, and their checksums; no link is followed.
+        """Delete the given files that the run wrote, and their checksums; no link is followed.
 
-        Folders below it that are empty then go too.
+        Folders that become empty are deleted too.
         """
         own = self.own_names()
         names = [name for file in files if (name := self._name(file)) in own]
@@ -293,11 +296,11 @@ class RunFolder:
     def clear(self) -> None:
         """Delete all files that the run wrote, and nothing else in the folder.
 
-        The run ends when its record gets another name: at once, and before anything is deleted.  So
-        wherever the deletion stops, the run is whole or its files no longer count; the next call goes on.
+        First the record is renamed, which ends the run at once. So if the deletion stops anywhere,
+        the run is whole or its files no longer count, and the next call continues.
 
         Raises:
-            OSError: If a file cannot be deleted; a note says what becomes of the rest.
+            OSError: If a file cannot be deleted; a note says what happens to the other files.
         """
         names = self.own_names()
         if not names and not self.overwritten.exists():

@@ -14,7 +14,7 @@ SUMS = "SHA256SUMS"
 
 
 class DamagedFile(Mistake):
-    """A file that is not what was written: truncated, changed, or of another kind."""
+    """A file that differs from what was written: truncated, changed, or of another type."""
 
 
 def write_sums(folder: Path, names: Iterable[str]) -> None:
@@ -34,7 +34,7 @@ def forget_sums(folder: Path, names: Iterable[str]) -> None:
 def checksummed(file: Path) -> Iterator[None]:
     """Surround the writing of a file, and keep its checksum in the ``SHA256SUMS`` beside it.
 
-    The old checksum is deleted first, so that a process which is killed leaves no wrong one.
+    The old checksum is deleted first, so that a killed process leaves no wrong one.
     """
     forget_sums(file.parent, [file.name])
     yield
@@ -45,7 +45,7 @@ def check_sum(file: Path) -> bool:
     """Compare a file with its checksum; False if the ``SHA256SUMS`` beside it has none.
 
     Raises:
-        DamagedFile: If they differ, naming the file.
+        DamagedFile: If they differ; the message names the file.
     """
     while (digest := _known(file)) is not None:
         if digest == _sum(file):

@@ -47,27 +47,30 @@ def read_tables(
     sep: str | None = None,
     encoding: str = "utf-8",
 ) -> list[Columns]:
-    """The columns of tables that belong together, as train and test, by name.
+    """The columns of tables that belong together, such as train and test, by name.
 
-    In a CSV file the first row holds the names; `values_of` says what a column holds, by the cells of all
-    files.  An empty cell is None.  A column without a name, as data frames write their index, is left out.
-    So are columns of a Parquet file that hold neither words nor numbers (times, bytes, structs, maps, lists
-    of different lengths): a table may have them, as long as nobody reads them.
+    In a CSV file the first row holds the names; `values_of` decides a column's type by the cells of
+    all files. An empty cell is None. A column without a name, such as a data frame's index, is left
+    out. Columns of a Parquet file that hold neither words nor numbers (times, bytes, structs, maps,
+    lists of different lengths) are left out too: a table may have them if nothing reads them.
 
     Args:
         paths: Files that end in ``.csv``, ``.tsv`` or ``.parquet``.
-        words: Columns of a CSV file whose cells are words, though some or all look like numbers.
-        numbers: Columns of a CSV file whose cells are numbers, though some or all look like names.
+        words: Columns of a CSV file whose cells are words, even if they look like numbers.
+        numbers: Columns of a CSV file whose cells are numbers, even if they look like names.
         classes: Columns of a CSV file of classes: words, or whole numbers.
         only: The columns of CSV files that are read; None: all.
-        sep: What separates the cells of a CSV file; None: a comma, or where the first line has none, a
-            semicolon or a tab.  Where it is no comma, numbers may have a decimal comma.
-        encoding: That of a CSV file, such as ``"cp1252"``; a mark at its beginning comes first.
+        sep: The separator of a CSV file's cells; None: a comma, or if the first line has none, a
+            semicolon or a tab. With another separator than a comma, numbers may have a decimal
+            comma.
+        encoding: The encoding of a CSV file, such as ``"cp1252"``; a byte-order mark in the file
+            overrides it.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        ValueError: For another ending or an unknown encoding, a row with too few or too many cells, two
-            columns of one name, and a column with words among its numbers, naming the row.
+        ValueError: For another ending or an unknown encoding, a row with too few or too many cells,
+            two columns with the same name, and a column with words among its numbers; the message
+            names the row.
         ImportError: For Parquet, if pyarrow is not installed.
     """
     declared = {**dict.fromkeys(classes, "classes"), **dict.fromkeys(numbers, "numbers")}
@@ -99,10 +102,10 @@ def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) 
     Args:
         columns: By name.
         names: The columns to take.
-        place: Where the columns are from, for errors.
+        place: The source of the columns, for errors.
 
     Raises:
-        ValueError: For a name without a column, listing the columns.
+        ValueError: For a name without a column; the message lists the columns.
     """
     for name in names or ():
         if name in getattr(columns, "left_out", ()):
@@ -117,10 +120,10 @@ def choose(columns: Mapping[str, Any], names: Sequence[str] | None, place: str) 
 
 
 def row_of(path: str | Path, row: int) -> str:
-    """What a message calls a row of a table, counted from 0 here: its number as programs show it.
+    """The name of a table's row, counted from 0, in messages: its number as programs show it.
 
-    A spreadsheet shows the names of a CSV file in row 1, and the first values in row 2.  Parquet files
-    count from 0, which is said.
+    A spreadsheet shows the names of a CSV file in row 1, and the first values in row 2. For Parquet
+    files the message says that rows count from 0.
     """
     named = Path(path).suffix in (".csv", ".tsv")
     return f"row {row + 2}" if named else f"row {row} (from 0)"
@@ -131,7 +134,7 @@ MARKS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-"""The bytes that some programs begin a text with, and the encoding that they tell of."""
+"""Byte-order marks, and their encodings."""
 
 
 class Cells(NamedTuple):
@@ -197,12 +200,12 @@ def _read_csv(path: Path, sep: str | None, encoding: str) -> dict[str, Cells]:
 
 
 def _separator(header: str, usual: str) -> str:
-    """What separates the names of a first line."""
+    """The separator of the names in a first line."""
     return usual if usual in header else max(",;\t", key=header.count)
 
 
 def _decimal(cells: Iterable[str], sep: str, usual: str) -> str:
-    """The decimal mark of cells; a mark before three digits alone may set thousands apart."""
+    """The decimal mark of cells; a mark only before three digits may separate thousands."""
     if sep == ",":
         return "."
     written = (DECIMAL.fullmatch(cell) for cell in {*cells})
@@ -212,7 +215,7 @@ def _decimal(cells: Iterable[str], sep: str, usual: str) -> str:
 
 DECIMAL = re.compile(r"\s*[+-]?[0-9]*([.,])[0-9]+\s*")
 GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:[ .,'_\u00a0\u2009\u202f][0-9]{3})+(?:[.,][0-9]+)?")
-"""A number as people write it, with thousands apart; Python reads it as another, or not."""
+"""A number with separated thousands, which Python reads as another number or not at all."""
 
 FORMS = {
     "whole": r"0|-?[1-9]\d*",
@@ -222,9 +225,9 @@ FORMS = {
     "odd": r"\s*[+-]?\d+(e[+-]?\d+)?\s*",
     "none": r"\s*[+-]?(nan|inf|infinity)\s*",
 }
-"""How a cell may be written that Python reads as a number, by the first form that it has: whole; with
-decimal places that are zero; with others, or an exponent as programs write it; with zeros in front; in
-other ways, such as ``+7``, ``" 7"`` and ``1e5``; and what is no number of anything."""
+"""The forms of cells that Python reads as numbers, of which the first match counts: whole; with
+decimal places of zero; with other decimal places, or a program's exponent; with leading zeros;
+other forms, such as ``+7``, ``" 7"`` and ``1e5``; and forms that mean no number."""
 
 FORM = re.compile(
     "|".join(f"(?P<{form}>{how})" for form, how in FORMS.items()), re.ASCII | re.IGNORECASE
@@ -233,19 +236,20 @@ NO_LETTERS = re.compile(r"[\W\d_]*(e[\W\d_]*)?", re.IGNORECASE)
 
 
 def values_of(parts: Sequence[Cells], declared: str = "") -> list[list[Any]]:
-    """The values of a column of text, of each file that has it; here alone text becomes numbers.
+    """The values of a column of text, for each file that has it; only here does text become numbers.
 
-    Numbers are a column whose every cell is one as programs write it, so that no two names become one
-    number.  Where some cells have decimal places, which names lack, others may be written oddly, as ``+7``,
-    ``1e5`` or ``nan``.  Zeros in front, as in ``007``, make words of the whole column.
+    A column holds numbers if every cell is a number in a program's notation, so that no two names
+    become the same number. If some cells have decimal places, which names lack, other cells may
+    have other forms, such as ``+7``, ``1e5`` or ``nan``. Leading zeros, such as in ``007``, make
+    the whole column words.
 
     Args:
         parts: The column in each file; all its cells together decide.
-        declared: ``"words"``; ``"numbers"``, with zeros in front, too; ``"classes"``: words or whole
-            numbers; empty: whatever the cells are.
+        declared: ``"words"``; ``"numbers"``, also with leading zeros; ``"classes"``: words or whole
+            numbers; empty: decided by the cells.
 
     Raises:
-        ValueError: For words among numbers, naming the rows of both.
+        ValueError: For words among numbers; the message names the rows of both.
 
     Warns:
         UserWarning: For a column of words that may be numbers, such as ``1e5`` or ``1,000``.
@@ -276,7 +280,7 @@ def values_of(parts: Sequence[Cells], declared: str = "") -> list[list[Any]]:
 
 
 def _form(cell: str, decimal: str) -> str:
-    """How a cell is written: one of `FORMS`; ``"apart"`` with thousands apart; ``"word"``; empty."""
+    """The form of a cell: one of `FORMS`; ``"apart"`` with separated thousands; ``"word"``; or empty."""
     text = cell.strip()
     if not text:
         return ""
@@ -294,7 +298,7 @@ def _form(cell: str, decimal: str) -> str:
 
 
 def _dotted(cell: str, decimal: str) -> str:
-    """A cell with a point as decimal mark; nothing if it has a point that is none."""
+    """A cell with a point as decimal mark; empty if it has a point with another meaning."""
     return cell if decimal == "." else "" if "." in cell else cell.replace(",", ".", 1)
 
 
@@ -363,11 +367,11 @@ def arrow_columns(table: Any) -> Columns:
 
 
 CELL = 64
-"""Bytes that a cell takes in memory, as an object of Python."""
+"""The bytes of a cell in memory, as a Python object."""
 
 
 def _refuse_too_large(path: Path, about: Any) -> None:
-    """Refuse a Parquet file that memory cannot hold: a small one may hold a value a billion times.
+    """Refuse a Parquet file that does not fit into memory: a small file may hold a value a billion times.
 
     Raises:
         ValueError: If its cells would take more than the memory of this machine.

@@ -30,7 +30,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
         metadata: Words to keep with them.
 
     Raises:
-        OSError: If the file cannot be written, as on a full disk; an older file stays whole.
+        OSError: If the file cannot be written, such as on a full disk; an older file stays whole.
     """
     from safetensors import SafetensorError
     from safetensors.torch import save_file
@@ -46,11 +46,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """The tensors of a safetensors file, on the CPU, and its metadata.
 
-    They are copies; those of more than 64 MB stay in the file, see `ccl_plugins.files.mapped`.
+    Tensors are copies; larger ones than 64 MB stay in the file, see `ccl_plugins.files.mapped`.
 
     Raises:
         FileNotFoundError: If there is no such file.
-        DamagedFile: If it cannot be read, or its checksum is not that of its tensors.
+        DamagedFile: If it cannot be read, or its checksum does not match its tensors.
     """
     with _opened(path) as file:
         metadata = dict(file.metadata() or {})

@@ -42,7 +42,7 @@ def information(
         t: (N,) ids of the target, such as classes; any integers.
 
     Raises:
-        TypeError: If one of them holds no integers.
+        TypeError: If one of them does not hold integers.
         ValueError: If one is empty or not one-dimensional, or if their lengths differ.
 
     Source:
@@ -70,9 +70,10 @@ def entropy(values: Tensor) -> float:
 
 
 def crossing(candidates: Sequence[Entropies]) -> int:
-    """The place of the candidate nearest to where I(Z;T) and -H(Z|T) cross, usually the best.
+    """The place of the candidate nearest to the crossing of I(Z;T) and -H(Z|T), usually the best.
 
-    Both are first scaled to 0 to 1 over the candidates; of equally near ones the first is taken.
+    Both are first scaled to 0 to 1 over the candidates; among equally near candidates, the first is
+    taken.
 
     Args:
         candidates: The information of each Z about one T; one or more.

@@ -1,4 +1,4 @@
-"""The information plane: how much conditioning variables say about a target, and beyond it."""
+"""The information plane: the information of conditioning variables about a target, and beyond it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ class Point:
     """A conditioning variable Z on the plane.
 
     Args:
-        name: The condition's name, with its column where it has several; in a sweep the parameter's value.
-        values: How many values Z has.
-        samples: How many samples have a value of Z and of the target.
+        name: The condition's name, with its column if it has several; in a sweep the parameter's
+            value.
+        values: The number of values of Z.
+        samples: The number of samples with a value of Z and of the target.
         information: H(Z), H(Z|T) and I(Z;T).
     """
 

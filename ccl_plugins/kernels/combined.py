@@ -23,13 +23,14 @@ from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType, trait
 class Combined(OneHotKernel, ABC):
     """A kernel made of kernels.
 
-    It is positive definite, and reads class ids as one-hot vectors, if all of its kernels do; it has
-    ``features`` if all of them have, and ``radial`` likewise.
+    It is positive definite, reads class ids as one-hot vectors, and has ``features`` or ``radial``,
+    if this is true of all its kernels.
 
     Args:
-        kernels: One or more kernels of one condition; or of several, if each of them names its own.
-        on: One or more kernels by the name of the condition that each reads: a kernel of several
-            conditions.  It takes mappings of these names to values in place of values.
+        kernels: One or more kernels of one condition, or of several conditions if each kernel names
+            its own.
+        on: One or more kernels by the name of the condition that each reads. The combined kernel
+            then takes mappings from these names to values.
 
     Raises:
         TypeError: For a kernel that does not declare ``positive_definite``.
@@ -43,7 +44,7 @@ class Combined(OneHotKernel, ABC):
         if (kernels is None) == (on is None):
             raise ValueError(
                 f"{name} takes kernels=[...] of one condition, or on={{...}}, kernels by the name of the"
-                f" condition that each reads: give one of them, not {'both' if kernels else 'none'}"
+                f" condition that each reads: give exactly one, not {'both' if kernels else 'none'}"
             )
         if not (kernels if on is None else on):
             raise ValueError(
@@ -68,15 +69,15 @@ class Combined(OneHotKernel, ABC):
         if self.on is not None:
             if named:
                 raise ValueError(
-                    f"{name}(on=...) takes kernels of one condition each, and one of them names {named[0]}"
-                    f" itself: give kernels=[...], each of which names its conditions"
+                    f"{name}(on=...) takes kernels of one condition each, but one kernel names "
+                    f"{named[0]} itself: give kernels=[...], where each kernel names its conditions"
                 )
             return dict.fromkeys(self.on, VALUE_TYPES)
         if named and len(named) < len(read):
             rest = next(k for k, each in zip(self.members, read, strict=True) if not each)
             raise ValueError(
-                f"{name} has a kernel that names the conditions {named[0]}, and {rest!r}, which names none:"
-                " give each the names of its conditions, on={...}"
+                f"{name} has a kernel that names the conditions {named[0]}, and {rest!r}, which "
+                "names none: give every kernel the names of its conditions, on={...}"
             )
         accepted: dict[str, tuple[ValueType, ...]] = {}
         for conditions in read:
@@ -90,12 +91,12 @@ class Combined(OneHotKernel, ABC):
         return f"{type(self).__name__}({', '.join(settings)})"
 
     def __call__(self, a: Any, b: Any) -> Tensor:
-        """(n, m) combined values, of values or, for several conditions, of mappings of names to values."""
+        """(n, m) combined similarities of values, or of mappings from names to values."""
         parts = zip(self.members, self._parts(a), self._parts(b), strict=True)
         return self._combined([similarities(kernel, x, y) for kernel, x, y in parts])
 
     def _parts(self, a: Any) -> list[Any]:
-        """What each kernel reads of condition values."""
+        """The part of condition values that each kernel reads."""
         if self.conditions and (isinstance(a, Tensor) or any(n not in a for n in self.conditions)):
             given = f"{tuple(a.shape)}" if isinstance(a, Tensor) else sorted(a)
             raise TypeError(
@@ -106,11 +107,11 @@ class Combined(OneHotKernel, ABC):
 
     @abstractmethod
     def _combined(self, values: list[Tensor]) -> Tensor:
-        """The values of this kernel from those of all kernels, of any shape."""
+        """This kernel's similarities from those of all kernels, of any shape."""
 
     @abstractmethod
     def _features(self, a: Any) -> Tensor:
-        """(n, r) features, from those of all kernels."""
+        """(n, r) features, made of all kernels' features."""
 
     @abstractmethod
     def _rank(self, a: Any) -> int:

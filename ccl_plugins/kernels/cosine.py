@@ -6,10 +6,10 @@ from ccl_plugins.kernels.linear import Linear
 
 
 class Cosine(Linear):
-    r"""Cosine similarity of condition values: the angle counts, the length does not.
+    r"""Cosine similarity of condition values: only the angle counts, not the length.
 
-    ``k(a, b) = <a, b> / (|a| |b|)``; for class ids, ``[a = b]``.  The similarity of a zero vector is 0
-    to every value, itself included.
+    ``k(a, b) = <a, b> / (|a| |b|)``; for class ids, ``[a = b]``. A zero vector has similarity 0 to
+    every value, also to itself.
 
     Equation:
         k(a, b) = \frac{\langle a, b \rangle}{\lVert a \rVert \lVert b \rVert}

@@ -33,7 +33,8 @@ class Linear(OneHotKernel):
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022).  Their code overwrites the
-        diagonal with 1, which makes the kernel indefinite; here it is kept, or normalized to 1.
+        diagonal with 1, which makes the kernel indefinite; here the diagonal is kept, or normalized
+        to 1.
     """
 
     def __init__(self, scale: float = 1.0, *, normalize: bool = False) -> None:

@@ -43,8 +43,8 @@ class Polynomial(OneHotKernel):
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022); their code has degree 3 and
-        coef0 0, and overwrites the diagonal with 1, which makes the kernel indefinite; here it is
-        kept, or normalized to 1.
+        coef0 0, and overwrites the diagonal with 1, which makes the kernel indefinite; here the
+        diagonal is kept, or normalized to 1.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Polynomial(OneHotKernel):
         return (base / (self._length(a)[:, None] * self._length(b))) ** self.degree
 
     def _length(self, a: Tensor) -> Tensor:
-        """``sqrt(<a, a> + coef0)``; infinite instead of 0, so that dividing by it gives 0."""
+        """``sqrt(<a, a> + coef0)``, with inf in place of 0, so that a division by it gives 0."""
         length = (squared_norm(a) + self.coef0).sqrt()
         return length.masked_fill(length == 0, torch.inf)
 

@@ -18,7 +18,8 @@ from ccl_plugins.files.reading import naming_files, reading
 class Precomputed:
     """A given matrix of similarities, or a sparse graph, looked up by the samples' indices.
 
-    ``k(i, j) = matrix[i, j]``.  It reads the condition ``instance``, the index of each sample.
+    ``k(i, j) = matrix[i, j]``. The kernel reads the condition ``instance``, the index of each
+    sample.
 
     Equation:
         k(i, j) = M_{ij}
@@ -28,12 +29,13 @@ class Precomputed:
 
     Args:
         matrix: (N, N): a tensor, dense or sparse; rows of numbers; or a file, which is read at the
-            first look-up: ``.npy``, ``.npz`` with one array, or ``.npz`` as ``scipy.sparse.save_npz``
-            writes it.
+            first look-up: ``.npy``, ``.npz`` with one array, or a ``.npz`` of
+            ``scipy.sparse.save_npz``.
         positive_definite: Whether the matrix is positive definite (a graph's adjacency rarely is).
 
     Raises:
-        ValueError: For a matrix that is not square or a file of another kind; on use, for a damaged one.
+        ValueError: For a matrix that is not square or a file of another type; on use, for a damaged
+            file.
         FileNotFoundError: On use, if there is no such file.
         TypeError: In a call with anything but indices.
     """
@@ -105,11 +107,11 @@ def _tensor(matrix: Any) -> Tensor:
 
 
 def _prepare(matrix: Tensor) -> Tensor:
-    """The matrix in floats, the entries of a sparse one in order."""
+    """The matrix in floats; a sparse matrix gets its entries in order."""
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"matrix must be square, (N, N), not {tuple(matrix.shape)}")
     if matrix.is_complex():
-        raise ValueError("matrix has complex values, and must have real numbers")
+        raise ValueError("matrix has complex values, but must have real numbers")
     if matrix.layout != torch.strided:
         matrix = matrix.to_sparse_coo().coalesce()
     return matrix if matrix.dtype.is_floating_point else matrix.float()
@@ -134,7 +136,7 @@ def _read(file: Path) -> Tensor:
                 return torch.sparse_coo_tensor(indices, values, entries.shape)
     if len(arrays) != 1:
         raise ValueError(
-            f"{file} holds {[*arrays]}: give one array, or what scipy.sparse.save_npz writes"
+            f"{file} holds {[*arrays]}: give a file with one array, or one of scipy.sparse.save_npz"
         )
     (matrix,) = arrays.values()
     with reading(file, "array of numbers"):

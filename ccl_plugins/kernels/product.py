@@ -16,11 +16,11 @@ from ccl_plugins.protocols import Kernel
 
 
 class Product(Combined):
-    r"""Product of kernels: values are similar if they are under every kernel.
+    r"""Product of kernels: values are similar if every kernel finds them similar.
 
     ``k(a, b) = Π_p k_p(a, b)``.  It has exact features, the products of its kernels' features, if all
-    of them have features.  Of several conditions, ``on = {species = "delta", age = "rbf"}``, values are
-    similar if they are by every condition.
+    of them have features. With several conditions, ``on = {species = "delta", age = "rbf"}``,
+    samples are similar if they are similar in every condition.
 
     Equation:
         k(a, b) = \prod_p k_p(a, b)

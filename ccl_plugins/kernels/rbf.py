@@ -28,7 +28,8 @@ class RBF(OneHotKernel):
             call.
 
     Defaults:
-        scale: Here: it depends on the data: ``scale = "median"``, or what ``ccl inspect`` proposes.
+        scale: Here: depends on the data: take ``"median"``, or the scale that ``ccl inspect``
+            proposes.
 
     Source:
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), Table 7, and their code: the

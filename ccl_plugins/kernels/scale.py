@@ -14,7 +14,7 @@ from ccl_plugins.numerics.condition_values import as_vectors
 Scale: TypeAlias = float | Literal["median"]
 
 SAMPLES = 512
-"""The most samples a median is taken over, which bounds its cost."""
+"""The most samples of a median, which bounds its cost."""
 
 
 def read_scale(scale: Scale) -> Scale:
@@ -30,8 +30,8 @@ def refuse_median(scale: float, kernel: str) -> float:
     """``scale``, if it is a number above 0; ValueError for "median", which needs distances."""
     if isinstance(scale, str):
         raise ValueError(
-            f"scale must be a number above 0, not {scale!r}: the {kernel} kernel has no distances"
-            " to take a median of; normalize=True makes it free of scale"
+            f"scale must be a number above 0, not {scale!r}: the {kernel} kernel has no distances "
+            "to take a median of; normalize=True makes the kernel independent of the scale"
         )
     return positive("scale", scale)
 
@@ -41,9 +41,10 @@ def resolve(
 ) -> float | Tensor:
     """``scale`` as a number: for "median", the median distance of different values of ``b``.
 
-    Taken over at most 512 samples, evenly spaced.  Pairs at a distance of 0, up to rounding, are left
-    out, so that repeated values do not make the median 0; if all values are equal it is 1.  For class
-    ids it is the distance of two different ids.  Without gradient and without waiting for the device.
+    The median is over at most 512 samples, evenly spaced. Pairs at a distance of 0, up to rounding,
+    are left out, so that repeated values do not make the median 0; if all values are equal, the
+    scale is 1. For class ids, the scale is the distance of two different ids. The scale has no
+    gradient, and computing it does not wait for the device.
     """
     # No union: with it, torch 2.8 breaks the graph.
     if isinstance(scale, (float, int)):

@@ -15,11 +15,11 @@ from ccl_plugins.protocols import Kernel
 
 
 class Sum(Combined):
-    r"""Weighted sum of kernels: values are similar if they are under any kernel.
+    r"""Weighted sum of kernels: values are similar if any kernel finds them similar.
 
     ``k(a, b) = Σ_p weight_p k_p(a, b)``.  It has exact features, its kernels' features side by side, if
-    all of them have features.  Of several conditions, ``on = {species = "delta", age = "rbf"}``, values are
-    similar if they are by any condition.
+    all of them have features. With several conditions, ``on = {species = "delta", age = "rbf"}``,
+    samples are similar if they are similar in any condition.
 
     Equation:
         k(a, b) = \sum_p w_p k_p(a, b)
@@ -29,8 +29,8 @@ class Sum(Combined):
         ``on``
 
     Args:
-        weights: One for each kernel, above 0, in their order or, with ``on``, by the same names; None: all
-            1.
+        weights: One weight for each kernel, above 0, in the kernels' order or, with ``on``, by the
+            same names; None: all 1.
 
     Raises:
         ValueError: For weights that do not fit the kernels.

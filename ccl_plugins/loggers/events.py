@@ -1,4 +1,4 @@
-"""Lightning's TensorBoard logger as a run needs it."""
+"""Lightning's TensorBoard logger, adapted to a run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Events(TensorBoardLogger):
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        """Write numbers; where the disk is full, Lightning says that it does not take such numbers."""
+        """Write numbers; if the disk is full, Lightning wrongly reports that it cannot log such numbers."""
         try:
             super().log_metrics(metrics, step)
         except ValueError as error:
@@ -44,19 +44,19 @@ class Events(TensorBoardLogger):
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
-        """Close the file; raises what its thread could not write."""
+        """Close the file; raises the error of the thread that could not write."""
         super().finalize(status)
         raise_thread_error()
 
     @rank_zero_only
     def save(self) -> None:
-        """Flush the events to disk, if there are any: a writer begins a file and a thread."""
+        """Flush the events to disk, if there are any; otherwise no writer, file and thread are made."""
         if self._experiment is not None:
             self.experiment.flush()
 
     @rank_zero_only
     def log_evaluation(self, metrics: Mapping[str, float], step: int) -> None:
-        """Write what was measured at a step, in place of what was measured before at this step."""
+        """Write measurements of a step, and replace earlier ones of this step."""
         if metrics:
             with replacing_events(Path(self.save_dir), f".evaluation-{step}") as writer:
                 for name, value in metrics.items():

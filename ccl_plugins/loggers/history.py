@@ -31,7 +31,7 @@ class History(Logger):
         done: The step of the checkpoint to resume from: later rows are cut; None begins a new file.
 
     Warns:
-        UserWarning: If a run is resumed whose file is gone.
+        UserWarning: If the file of a resumed run is missing.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class History(Logger):
         super().__init__()
         if done and not file.is_file():
             warnings.warn(
-                f"{file} is gone: what is known of the run's curves begins after step {done}",
+                f"{file} is missing: the run's curves begin after step {done}",
                 stacklevel=2,
             )
         self.continues_run = done is not None and (
@@ -53,12 +53,12 @@ class History(Logger):
 
     @property
     def name(self) -> str:
-        """Nothing, so that Lightning's callbacks write where they do without a logger."""
+        """Empty, so that Lightning's callbacks write to their default folder."""
         return ""
 
     @property
     def version(self) -> str:
-        """Nothing: a folder holds one run."""
+        """Empty: a folder holds one run."""
         return ""
 
     @rank_zero_only
@@ -70,7 +70,7 @@ class History(Logger):
 
     @rank_zero_only
     def log_evaluation(self, metrics: Mapping[str, float], step: int) -> None:
-        """Write what was measured at a step, in place of what was measured before at this step."""
+        """Write measurements of a step, and replace earlier ones of this step."""
         kept = [row for row in rows_until(self.file) if row[0] != step or row[1] not in metrics]
         self._write([*kept, *((step, name, repr(float(x))) for name, x in metrics.items())])
 
@@ -92,7 +92,7 @@ class History(Logger):
 
 
 def rows_until(file: Path, step: float = math.inf) -> list[tuple[int, str, str]]:
-    """The rows of a file up to a step, without one that a killed run did not finish."""
+    """The rows of a file up to a step, without a row that a killed run did not finish."""
     if not file.is_file():
         return []
     with reading(file, "table of curves"), file.open(encoding="utf-8", newline="") as lines:

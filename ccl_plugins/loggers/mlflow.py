@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
 
 SET = ("experiment_name", "tracking_uri", "save_dir")
-"""Parameters that are no options."""
+"""Parameters that are not options."""
 
 
 class MLflow:
@@ -22,9 +22,9 @@ class MLflow:
 
     Args:
         experiment_name: The experiment; None: ``"ccl-plugins"``.
-        tracking_uri: Where MLflow keeps it; None: what the variable ``MLFLOW_TRACKING_URI`` says, else the
-            run's folder.
-        options: Further ones of Lightning's ``MLFlowLogger``, such as ``run_name`` and ``tags``.
+        tracking_uri: Where MLflow keeps the run; None: the variable ``MLFLOW_TRACKING_URI``, else
+            the run's folder.
+        options: Further options of Lightning's ``MLFlowLogger``, such as ``run_name`` and ``tags``.
     """
 
     files = ("mlflow", "mlflow.id")
@@ -43,7 +43,7 @@ class MLflow:
         """Check that MLflow is installed and takes the options.
 
         Raises:
-            ValueError: If it is or does not.
+            ValueError: If it is not installed, or does not take an option.
         """
         check_package("mlflow")
         if self.options:

@@ -1,4 +1,4 @@
-"""What loggers of services share: their packages and options, and the name of a run at a service."""
+"""Shared by loggers of services: checks of packages and options, and the name of a run at a service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def check_package(name: str) -> None:
     """Check that the package of a service is installed.
 
     Raises:
-        ValueError: If it is not, saying what to install.
+        ValueError: If it is not; the message says what to install.
     """
     if find_spec(name) is None:
         raise ValueError(
@@ -30,12 +30,12 @@ def check_options(
     targets: Iterable[Callable[..., Any]],
     taken: Collection[str],
 ) -> None:
-    """Check that what a logger is built with takes all of its options.
+    """Check that the targets of a logger take all of its options.
 
     Args:
         name: The logger.
         options: The options by name.
-        targets: What takes them.
+        targets: The functions or classes that take the options.
         taken: Parameters that are set elsewhere.
 
     Raises:

@@ -19,7 +19,7 @@ class TensorBoard:
 
     Args:
         flush_secs: Seconds after which events are on the disk, above 0.
-        max_queue: Events that wait before one more writes them, 1 or more.
+        max_queue: The number of events that are held before they are written, 1 or more.
 
     Raises:
         ValueError: For a value out of range.

@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from pytorch_lightning.loggers import Logger
 
 SET = ("project", "mode", "version", "save_dir", "dir", "anonymous", "reinit")
-"""Parameters that are no options."""
+"""Parameters that are not options."""
 
 
 class WandB:
     """A run of Weights & Biases, which a resumed run continues.
 
     Args:
-        project: The project; None: that of the variable ``WANDB_PROJECT``, else ``"ccl-plugins"``.
-        mode: ``"offline"`` writes into the run's folder alone, for ``wandb sync``; None: that of the
+        project: The project; None: the variable ``WANDB_PROJECT``, else ``"ccl-plugins"``.
+        mode: ``"offline"`` writes only into the run's folder, for ``wandb sync``; None: the
             variable ``WANDB_MODE``, else online.
-        options: Further ones of Lightning's ``WandbLogger`` and of ``wandb.init``, as ``entity``, ``group``
-            and ``tags``.
+        options: Further options of Lightning's ``WandbLogger`` and of ``wandb.init``, such as
+            ``entity``, ``group`` and ``tags``.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"mode": "offline"}
     EXPECTED_FAILURES: ClassVar[Mapping[str, str]] = {
-        "ends_with_its_run": "the process of wandb adds to its own log when it begins the next run"
+        "ends_with_its_run": "the process of wandb writes to its own log when the next run begins"
     }
     files = ("wandb", "wandb.id")
 
@@ -48,7 +48,7 @@ class WandB:
         """Check that wandb is installed and takes the options.
 
         Raises:
-            ValueError: If it is or does not.
+            ValueError: If it is not installed, or does not take an option.
         """
         check_package("wandb")
         if self.options:
@@ -63,7 +63,7 @@ class WandB:
         from pytorch_lightning.loggers import WandbLogger
 
         class Closing(WandbLogger):
-            """Ends its run with the training: it would take the values of the next one."""
+            """Ends its run with the training; an open run would log the values of the next training."""
 
             def finalize(self, status: str) -> None:
                 super().finalize(status)

@@ -58,7 +58,7 @@ def encode(
 
     Raises:
         ValueError: For columns that tables do not share, and for values that a value type does not
-            allow, naming column and row.
+            allow, with a message that names column and row.
     """
     chosen = dict(value_types or {})
     names = list(tables[0])
@@ -83,7 +83,7 @@ def encode(
 def _encode(
     name: str, given: list[Any], chosen: ValueType | None
 ) -> tuple[list[Tensor], ValueType, list[str] | None]:
-    """A column of each table as a tensor, its value type, and if it is of words, that of each id."""
+    """A column of each table as a tensor, its value type and, if it holds words, the word of each id."""
     columns = [_read(name, column) for column in given]
     if any(isinstance(column, list) for column in columns):
         value_type = chosen or "categorical"
@@ -94,14 +94,14 @@ def _encode(
 
 
 def _typed(place: str, values: Tensor, value_type: ValueType) -> Tensor:
-    """A column as its value type; numbers that need no change stay where they are."""
+    """A column converted to its value type; numbers that need no change are not copied."""
     if value_type == "continuous" and values.dtype == torch.float32:
         return values
     return as_value_type(place, values, value_type, values.isnan())
 
 
 def tensor_columns(metadata: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Metadata columns as tensors: tensors unchanged, others as `encode` gives them."""
+    """Metadata columns as tensors: tensors are unchanged, other columns are encoded by `encode`."""
     return columns_and_words(metadata)[0]
 
 
@@ -124,7 +124,8 @@ def variable_of(split: Any, name: str, value_type: ValueType | None = None) -> V
     Args:
         split: A torch Dataset with ``metadata`` and, if it has words of class ids, a ``vocabulary``.
         name: The column.
-        value_type: As the data set's schema says; None: of whole numbers class ids, of others numbers.
+        value_type: The value type in the data set's schema; None: whole numbers are class ids,
+            others numbers.
 
     Raises:
         ValueError: If there is no such column.
@@ -173,15 +174,16 @@ def _encode_words(
 
 
 def _warn_of_near_duplicates(name: str, vocabulary: Sequence[str]) -> None:
-    """Warn of words that differ in case, blanks or the form of letters alone."""
+    """Warn of words that differ only in case, blanks or the form of letters."""
     by_letters: dict[str, list[str]] = {}
     for word in vocabulary:
         letters = unicodedata.normalize("NFKC", word).casefold()
         by_letters.setdefault(" ".join(letters.split()), []).append(word)
     if several := [words for words in by_letters.values() if len(words) > 1]:
         warnings.warn(
-            f"column {name!r} has words that differ in case, blanks or the form of letters alone and are"
-            f" different classes, such as {' and '.join(map(repr, several[0]))}; {len(several)} such groups"
+            f"column {name!r} has words that differ only in case, blanks or the form of letters "
+            f"but are different classes, such as {' and '.join(map(repr, several[0]))}; "
+            f"{len(several)} such groups"
             " in all",
             stacklevel=5,
         )

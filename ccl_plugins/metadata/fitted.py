@@ -1,4 +1,4 @@
-"""Conditions as they are fitted: their variables, the embeddings they read, and tables out of training."""
+"""The fitting of conditions: their variables, the embeddings they read, and tables outside of training."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ EXTRA = "extras/"
 """In a file, the prefix of the names of a table's extras."""
 
 NUMBERS = 1 << 22
-"""Distances that are computed at once: what a processor's cache holds."""
+"""The number of distances that are computed at once, which fit into a processor's cache."""
 
 
 def _of_variable(name: str) -> Any:
-    """A trait that a condition declares as one value for all its variables, or a mapping of their names."""
+    """A trait that a condition declares once for all its variables, or as a mapping by their names."""
 
     def read(variable: VariableCondition) -> Any:
         declared = trait(variable.source, name)
@@ -55,7 +55,7 @@ class VariableCondition:
         key: The variable's name in it.
         place: The condition's name in the pipeline.
 
-    It has the condition's traits, of which those that may differ from variable to variable are its own.
+    It has the condition's traits; traits that may differ between variables are its own.
     """
 
     source: Any
@@ -75,23 +75,23 @@ class VariableCondition:
 
     @property
     def value_type(self) -> ValueType:
-        """The variable's."""
+        """The value type of the variable."""
         value_type: ValueType = self.source.value_type[self.key]
         return value_type
 
     @property
     def reads_embeddings(self) -> ReadsEmbeddings:
-        """Whether the condition's ``fit`` calls ``embed()``, and what that gives."""
+        """Whether the condition's ``fit`` calls ``embed()``, and the embeddings that this returns."""
         reads: ReadsEmbeddings = trait(self.source, "reads_embeddings")
         return reads
 
     def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor | Table:
-        """This variable alone; the engine fits all variables of a condition at once."""
+        """The table of only this variable; the engine fits all variables of a condition at once."""
         before = None if previous is None else {self.key: previous}
         return by_name([self], self.source.fit(split, embed, before))[self.key]
 
     def __call__(self, embedded: Embedded) -> Tensor:
-        """This variable alone of a condition with refresh ``"batch"``."""
+        """The values of only this variable of a condition with refresh ``"batch"``."""
         return by_name([self], self.source(embedded))[self.key]
 
 
@@ -127,7 +127,7 @@ def variables(conditions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def together(conditions: Mapping[str, Any]) -> list[list[str]]:
-    """Their names, in lists of those that one pass computes."""
+    """The conditions' names, in lists of those that one pass computes."""
     groups: dict[str, list[str]] = {}
     for name, condition in conditions.items():
         groups.setdefault(pipeline_name(name, condition), []).append(name)
@@ -145,7 +145,7 @@ def source_of(condition: Any) -> Any:
 
 
 def one_of_each(group: Sequence[Any], computed: Any) -> list[Any]:
-    """What one pass computed for a group of `together`, one for each; of one condition, ``computed``.
+    """The results of one pass for each name in a group of `together`; for one condition, ``computed``.
 
     Raises:
         TypeError: See `by_name`.
@@ -156,10 +156,10 @@ def one_of_each(group: Sequence[Any], computed: Any) -> list[Any]:
 
 
 def by_name(wanted: Sequence[VariableCondition], computed: Any) -> dict[str, Any]:
-    """What a condition of several variables computed, by variable.
+    """The results of a condition of several variables, by variable.
 
     Raises:
-        TypeError: If it is no mapping.
+        TypeError: If they are not a mapping.
         ValueError: For other names than those in ``value_type``.
     """
     source = wanted[0].source
@@ -171,8 +171,8 @@ def by_name(wanted: Sequence[VariableCondition], computed: Any) -> dict[str, Any
         )
     if set(computed) != set(declared):
         raise ValueError(
-            f"{kind} declares the variables {', '.join(map(repr, declared))} in value_type, and returned"
-            f" {', '.join(map(repr, computed)) or 'none'}"
+            f"{kind} declares the variables {', '.join(map(repr, declared))} in value_type, but "
+            f"returned {', '.join(map(repr, computed)) or 'none'}"
         )
     return {each.key: computed[each.key] for each in wanted}
 
@@ -181,7 +181,7 @@ class Embeddings:
     """A `ccl_plugins.protocols.Embedder` of one process.
 
     Args:
-        embed: Gives the (N, d) embeddings.
+        embed: Returns the (N, d) embeddings.
     """
 
     def __init__(self, embed: Callable[[], Tensor]) -> None:
@@ -246,10 +246,10 @@ def fit(condition: Any, split: Any, embed: Callable[[], Tensor] | None = None) -
 
 @dataclass(frozen=True)
 class TableSummary:
-    """What a table holds; it prints as one line.
+    """A summary of a table, which prints as one line.
 
     Args:
-        value_type: What the values are.
+        value_type: The type of the values.
         shape: (N,) or (N, c).
         missing: The number of samples without a value.
         counts: For class ids, of each column the number of samples in each class that occurs, in the
@@ -264,7 +264,7 @@ class TableSummary:
     extras: dict[str, tuple[int, ...]]
 
     def metrics(self) -> dict[str, float]:
-        """As numbers by name: ``missing`` and, for class ids, ``values``, ``fewest`` and ``most``."""
+        """Numbers by name: ``missing`` and, for class ids, ``values``, ``fewest`` and ``most``."""
         metrics: dict[str, float] = {"missing": self.missing}
         if self.value_type != "categorical":
             return metrics
@@ -289,12 +289,12 @@ class TableSummary:
 
 
 def summarize(table: Table, value_type: ValueType, missing: int | None = None) -> TableSummary:
-    """A table's shape, its values, and how many samples have each.
+    """A table's shape, its values, and the number of samples with each.
 
     Args:
-        table: As fitted; missing values are -1 or NaN.
+        table: A fitted table; missing values are -1 or NaN.
         value_type: The condition's.
-        missing: The number of samples without a value; None: those of the table.
+        missing: The number of samples without a value; None: counted in the table.
     """
     values = table.values
     columns = values.T if values.ndim == 2 else [values]
@@ -329,7 +329,7 @@ def load_table(path: str | Path) -> tuple[Table, ValueType]:
     Raises:
         FileNotFoundError: If there is no such file.
         DamagedFile: If it is damaged.
-        ValueError: If it holds no table.
+        ValueError: If it does not hold a table.
     """
     value_type, _ = read_kind(path)
     tensors, _ = read_tensors(Path(path).expanduser())

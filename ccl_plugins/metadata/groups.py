@@ -1,6 +1,6 @@
-"""Groups: samples that belong together, as the images of one patient, and the validation part.
+"""Groups: samples that belong together, such as the images of one patient, and the validation part.
 
-Settings are chosen on the validation part of the training split, in place of test samples.
+Settings are chosen on the validation part of the training split, not on test samples.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ LIKELY = re.compile(
 """Names of columns whose equal values probably belong together."""
 
 FEWEST = 20
-"""The values that such a column has at least; one with fewer is an attribute."""
+"""The least number of values of such a column; a column with fewer is an attribute."""
 
 EVERY = 10
-"""One of so many training samples, or of their groups, is for validation."""
+"""One of this number of training samples, or of their groups, is for validation."""
 
 FEWEST_HELD = 3
-"""Groups that are for validation at least, as long as these are no more than half of all."""
+"""The least number of groups for validation, but at most half of all groups."""
 
 
 def checked_group(
@@ -44,10 +44,11 @@ def checked_group(
     Args:
         metadata: The columns.
         name: The column.
-        place: What an error calls a sample.
+        place: Returns a sample's name for errors.
 
     Raises:
-        ValueError: For a column that is missing, holds no class ids, or lacks one for some sample.
+        ValueError: For a column that is missing, does not hold class ids, or lacks one for a
+            sample.
     """
     ids: Tensor = choose(metadata, [name], "the data set")[name]
     if not isinstance(ids, Tensor) or ids.ndim != 1 or ids.is_floating_point():
@@ -72,7 +73,7 @@ def check_apart(train: Any, test: Any) -> None:
     """Check that no group is in both splits.
 
     Raises:
-        ValueError: If one is.
+        ValueError: If a group is in both.
 
     Warns:
         UserWarning: For a column whose name and values are those of groups, if the data set has no group.
@@ -80,8 +81,8 @@ def check_apart(train: Any, test: Any) -> None:
     if (name := getattr(train, "group", None)) is not None:
         if shared := _shared(train, test, name):
             raise ValueError(
-                f"{shared} values of the group {name!r} are in both train and test: what is measured on"
-                " the test split would be of samples that training has seen the like of"
+                f"{shared} values of the group {name!r} are in both train and test, so the test "
+                "split would contain groups that training has seen"
             )
         return
     for name, ids in train.metadata.items():
@@ -100,7 +101,7 @@ def check_apart(train: Any, test: Any) -> None:
 
 
 def _shared(train: Any, test: Any, name: str) -> int:
-    """How many values of a column both splits have."""
+    """The number of values of a column that both splits have."""
     values = train.metadata[name].unique()
     return int((isin(values, test.metadata[name]) & ~Variable(values, "categorical").missing).sum())
 
@@ -109,7 +110,7 @@ def validation_rows(n: int, groups: Tensor | None = None) -> tuple[Tensor, Tenso
     """Rows for training and for validation, in order: every tenth of the rows shuffled in a fixed way.
 
     The shuffle depends on n alone, so all evaluators and runs on a data set hold out the same samples.
-    Without it, rows that repeat the classes in turn would hold out one class.
+    Without the shuffle, rows that repeat the classes in turn would hold out one class.
 
     Args:
         n: Samples of the training split, 2 or more.
@@ -124,7 +125,7 @@ def validation_rows(n: int, groups: Tensor | None = None) -> tuple[Tensor, Tenso
         _, index = groups.unique(return_inverse=True)
         n, what = int(index.max()) + 1 if n else 0, "groups of samples"
     if n < 2:
-        raise ValueError(f"a validation part needs two training {what} or more, there are {n}")
+        raise ValueError(f"a validation part needs two training {what} or more, but there are {n}")
     # The stream of RandomState is the same in every version of numpy.
     held = np.zeros(n, dtype=bool)
     order = np.random.RandomState(0).permutation(n)

@@ -23,10 +23,10 @@ def read_rows(
 
     Args:
         file: ``.csv`` or ``.parquet``.
-        key: The column that names the samples, as the metadata column of the same name does; None: row
-            i belongs to sample i.
+        key: The column that names the samples, matched with the metadata column of the same name;
+            None: row i belongs to sample i.
         split: A torch Dataset with ``metadata``.
-        words: Columns whose cells are words, though some or all look like numbers.
+        words: Columns whose cells are words, even if they look like numbers.
 
     Raises:
         ValueError: For a file that does not fit the split.
@@ -73,7 +73,7 @@ def match_rows(named: Sequence[Any], samples: Sequence[Any], file: str, key: str
 
 
 def sample_names(split: Any, column: str) -> list[Any]:
-    """(N,) the entries of a column as they were written: words in place of their ids, texts as they are.
+    """(N,) the original entries of a column: words in place of their ids, and texts.
 
     Raises:
         ValueError: For a column that the data set does not have.
@@ -91,12 +91,12 @@ def require_rows(count: int, split: Any, file: str) -> None:
     """Refuse a file with more or fewer rows than the split has samples.
 
     Raises:
-        ValueError: With both numbers.
+        ValueError: For such a file, with both numbers.
     """
     if count != len(split):
         raise ValueError(
-            f"{file} has {count} rows, and the data set {len(split)} samples: it is of another data"
-            " set or split, or needs key=, the column that names the samples"
+            f"{file} has {count} rows, but the data set has {len(split)} samples: it is of another "
+            "data set or split, or needs key=, the column that names the samples"
         )
 
 
@@ -113,7 +113,7 @@ def require_matrix(array: Tensor, split: Any, file: str) -> Tensor:
 
 
 def require_images(file: Path, split: Any) -> None:
-    """Refuse a safetensors file whose metadata says that it belongs to other images.
+    """Refuse a safetensors file whose metadata names other images.
 
     Raises:
         ValueError: If the fingerprint in the file is not the split's.

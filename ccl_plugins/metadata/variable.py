@@ -1,4 +1,4 @@
-"""A variable: the values of a column or a condition, what their type allows, and what is missing.
+"""A variable: the values of a column or a condition, checked against their type, and missing values.
 
 A value is missing if it is NaN, and among class ids and 0/1 columns if it is -1.
 """
@@ -40,13 +40,13 @@ def check_policy(missing: str, value_type: ValueType | None = None) -> Missing:
 
 @dataclass(frozen=True, eq=False)
 class Variable:
-    """What samples have of a metadata column or of a condition.
+    """The samples' values of a metadata column or of a condition.
 
     Args:
         values: (N,) or (N, c); -1 among class ids and NaN among numbers where a sample has none.
         value_type: What the values are.
         words: The word of each class id; empty: ids have no words.
-        complete: Whether it has been checked that each sample has a value.
+        complete: Whether a check found a value for each sample.
     """
 
     values: Tensor
@@ -74,7 +74,7 @@ class Variable:
 
     @property
     def present(self) -> Tensor:
-        """(k,) or (k, c) the values of the samples that have one."""
+        """(k,) or (k, c) the values of the samples with a value."""
         return self.values[~self.missing]
 
     def as_numbers(self) -> Tensor:
@@ -93,10 +93,10 @@ def _missing(values: Tensor, value_type: ValueType) -> Tensor:
 def check_values(
     name: str, values: Tensor, value_type: ValueType, size: int, missing: Missing = "error"
 ) -> tuple[Tensor, int]:
-    """A condition's values, checked, and how many samples had none; class ids as long, others as float32.
+    """A condition's values, checked, and the number without one; class ids as long, others as float32.
 
     Args:
-        name: The condition's, for errors.
+        name: The condition's name, for errors.
         values: (N,) or (N, c).
         value_type: ``"categorical"`` class ids, 0 or more; ``"multi_label"`` 0/1 columns;
             ``"continuous"`` finite numbers.
@@ -105,9 +105,9 @@ def check_values(
             and ``"drop"`` keep them as -1 or NaN, and objectives or training leave their samples out.
 
     Raises:
-        TypeError: If the values are no tensor.
+        TypeError: If the values are not a tensor.
         ValueError: For another number of rows, for missing values under ``"error"``, and for values
-            that the value type does not allow, naming the first rows.
+            that the value type does not allow; the message names the first rows.
     """
     place = f"condition {name!r}"
     if not isinstance(values, Tensor):
@@ -129,8 +129,8 @@ def check_values(
     lost = int(Variable(values, value_type).missing.sum())
     if size and lost == size:
         raise ValueError(
-            f"{place} has a value in none of its {size} rows: choose another column, or leave out what"
-            " reads it"
+            f"{place} has no value in any of its {size} rows: choose another column, or leave out "
+            "the part that reads it"
         )
     if values.ndim == 1 or value_type == "categorical":  # classes of one's own follow from all rows
         return _checked(place, values, value_type, missing), lost
@@ -152,7 +152,7 @@ def check_values(
 def _checked(
     place: str, values: Tensor, value_type: ValueType, missing: Missing, first: int = 0
 ) -> Tensor:
-    """Some rows of a condition's values, from row ``first`` on, as `check_values` gives them."""
+    """Some rows of a condition's values, from row ``first`` on, checked like in `check_values`."""
     if value_type == "continuous" and values.dtype == torch.float32 and values.isfinite().all():
         return values
     lost = _missing(values, value_type)
@@ -182,9 +182,9 @@ def as_value_type(
     """Class ids as long, -1 where missing; other values as float32, NaN where missing.
 
     Args:
-        place: What holds the values, for errors.
+        place: The holder of the values, for errors.
         values: (N,) or (N, c).
-        value_type: Theirs.
+        value_type: The values' type.
         missing: The same shape, bool.
         first: The number of the first row, for errors.
 
@@ -222,11 +222,11 @@ def refuse_rows(
     """Raise a ValueError that names the first rows with a bad entry, if there are any.
 
     Args:
-        place: What holds the values.
+        place: The holder of the values.
         values: (N,) or (N, c).
         bad: The same shape, bool.
         what: The adjective of the bad values.
-        remedy: What would be right.
+        remedy: The right values.
         first: The number of the first row.
     """
     rows = (_any_entry(bad).nonzero().flatten() + first).tolist()
@@ -239,7 +239,7 @@ def refuse_rows(
 
 
 def _own_classes(ids: Tensor, missing: Tensor) -> Tensor:
-    """Class ids (N,) or (N, L), where each missing one becomes a class of one sample."""
+    """Class ids (N,) or (N, L), where each missing id becomes a class of one sample."""
     new = ids.masked_fill(missing, -1).amax(0) + missing.long().cumsum(0)
     return torch.where(missing, new, ids)
 

@@ -28,28 +28,28 @@ class EncoderMethod(nn.Module):
         return self.backbone(x)
 
     def query(self, features: Tensor) -> Tensor:
-        """What is compared, (n, d), of features (n, f): projections, or predictions of these."""
+        """Embeddings (n, d) of features (n, f): projections, or predictions."""
         return self.head(features)
 
     def project(self, x: Tensor) -> Tensor:
-        """What is compared, (n, d), of images."""
+        """Embeddings (n, d) of images."""
         return self.query(self.encode(x))
 
     def embed_together(self, views: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Features (u, n, f) and what is compared (u, n, d), by one pass for all views of a size."""
+        """Features (u, n, f) and embeddings (u, n, d), with one pass for all views of a size."""
         features = torch.stack(in_one_pass(self.encode, views))
         queries = self.query(features.flatten(0, 1))
         return features, queries.unflatten(0, features.shape[:2])
 
     def enqueue(self, pairs: Pairs) -> None:
-        """Nothing: there is no queue."""
+        """Do nothing: there is no queue."""
 
     def after_step(self, step: int, total: int) -> None:
-        """Nothing: there is no momentum encoder."""
+        """Do nothing: there is no momentum encoder."""
 
 
 def in_one_pass(network: Callable[[Tensor], Tensor], views: Sequence[Tensor]) -> list[Tensor]:
-    """What a network makes of each view, with one forward pass for all views of a size.
+    """A network's output for each view, with one forward pass for all views of a size.
 
     Args:
         network: From (n, ...) to (n, f).

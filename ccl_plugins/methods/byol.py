@@ -14,9 +14,9 @@ from ccl_plugins.methods.momentum import PredictingMethod, rising
 class BYOL(PredictingMethod):
     """Predictions of the other views' momentum keys (BYOL).
 
-    Every view goes through the encoder by itself.  With the objective ``lightly`` and its
-    ``NegativeCosineSimilarity`` this is BYOL, whose loss for two views is 4 plus 4 times as large.  Other
-    objectives compare a prediction with the other samples' keys too.
+    Every view goes through the encoder by itself. With the objective ``lightly`` and its
+    ``NegativeCosineSimilarity`` this is BYOL; BYOL's own loss for two views is 4 plus 4 times this
+    value. Other objectives compare a prediction with the other samples' keys too.
 
     Shape:
         u views (n, channels, height, width) -> projections (u, n, dim), keys (u, n, dim)
@@ -51,5 +51,5 @@ class BYOL(PredictingMethod):
         super().__init__(backbone, projector, predictor, momentum)
 
     def momentum_after(self, step: int, total: int) -> float:
-        """The momentum of this step: unlike MoCo v3, BYOL moves its encoder at a step's end."""
+        """Move the encoder with this step's momentum; MoCo v3 does so at the start of a step."""
         return rising(self.momentum, step, total)

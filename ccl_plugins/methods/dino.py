@@ -1,4 +1,4 @@
-"""DINO: a student's scores of prototypes in every crop, and a momentum teacher's in the large ones."""
+"""DINO: a student's prototype scores of every crop, and a momentum teacher's of the large crops."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ccl_plugins.protocols import Embedded
 
 
 class DINO(MomentumMethod):
-    """A student's scores of prototypes in every view, and a momentum teacher's in the first ones (DINO).
+    """A student's prototype scores of every view, and a momentum teacher's of the first views (DINO).
 
     Views may be of two sizes, as the transform `dino` makes them.  All views of a size go through the
-    network at once, and all features through the head, so that batch statistics, if there are any, are
-    those of the released code.  The teacher, the momentum encoder, sees the first ``key_views``, the large
-    ones.  With the objective `dino` this is DINO.  Other objectives compare a sample's scores, normalized,
-    with the teacher's of the other samples of all processes.
+    network at once, and all features through the head, so that any batch statistics are those of
+    the released code. The teacher, the momentum encoder, sees the first ``key_views``, the large
+    ones. With the objective `dino` this is DINO. Other objectives compare a sample's scores,
+    normalized, with the teacher's of the other samples of all processes.
 
     Shape:
         u views (n, channels, height, width) -> projections (u, n, dim), keys (v, n, dim)
@@ -31,12 +31,12 @@ class DINO(MomentumMethod):
         bottleneck: Width of the prototypes.
         dim: Number of prototypes, whose scores are projections and keys.
         batch_norm: Whether the head's hidden layers have batch normalization.
-        learned_norms: Whether the prototypes' norms are learned; else they are 1, as in the paper's large
-            models.
+        learned_norms: Whether the prototypes' norms are learned; if False, they are 1, as in the
+            paper's large models.
         momentum: Momentum of the teacher in the first step, from 0 to below 1.
         key_views: The number of views, the first ones, that the teacher sees, 1 to 1024.
-        frozen: Optimizer steps from the start in which prototypes have no gradient; the paper's is an
-            epoch.
+        frozen: Number of first optimizer steps in which prototypes have no gradient; in the paper,
+            one epoch.
 
     Defaults:
         hidden: Paper: 2048. Code: 2048.
@@ -47,8 +47,8 @@ class DINO(MomentumMethod):
         frozen: Here: one epoch in the released code, whose steps depend on the data.
 
     Source:
-        Caron et al., Emerging Properties in Self-Supervised Vision Transformers (2021).  The head is
-        lightly's; here the gradient of frozen prototypes is 0, which an optimizer with weight decay sees.
+        Caron et al., Emerging Properties in Self-Supervised Vision Transformers (2021). The head is
+        lightly's. Here the gradient of frozen prototypes is 0, so weight decay still changes them.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"hidden": 16, "bottleneck": 8, "dim": 12}
@@ -77,7 +77,7 @@ class DINO(MomentumMethod):
         self.train()
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode; the teacher drops no paths or numbers, and has batch statistics alone."""
+        """Set the mode; the teacher has no dropout or drop path, and always uses batch statistics."""
         super().train(mode)
         for module in self.key_encoder.modules():
             module.training &= isinstance(module, nn.modules.batchnorm._BatchNorm)
@@ -91,7 +91,7 @@ class DINO(MomentumMethod):
         return Embedded(features, queries, keys)
 
     def after_step(self, step: int, total: int) -> None:
-        """Move the teacher; the prototypes are frozen in the next step, or not."""
+        """Move the teacher, and decide whether the prototypes are frozen in the next step."""
         super().after_step(step, total)
         self.head.is_frozen.fill_(step + 1 < self.frozen)
 

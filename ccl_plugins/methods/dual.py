@@ -23,19 +23,19 @@ IMAGE = "image"
 
 
 class Dual(WithQueue, nn.Module):
-    """Contrast between modalities, as of images and their captions, each with a tower of its own (CLIP).
+    """Contrast between modalities, such as images and captions, each with its own tower (CLIP).
 
     The pipeline's backbone is the tower of the images.  Each tower has a head into the space that all
     share.  Every view is compared with every other in the batch, whatever their modalities: with one view
     of the image and one of the text, CLIP's loss is ``infonce`` with
     ``temperature = {learn = true, start = 0.07, lowest = 0.01}``.
-    Features are those of the images alone, so evaluators, monitors and exports see the image tower.
+    Only images have features, so evaluators, monitors and exports see the image tower.
 
     The views are of several modalities: ``transform = {image = "simclr", text = "tokens"}``.
 
-    With ``queue_size`` the keys are those of momentum towers, as in MoCo v2: each view is compared with the
-    keys of other views, and with a queue of earlier keys of another modality: images with those of the
-    first other modality, all others with those of images.
+    With ``queue_size`` the keys are those of momentum towers, as in MoCo v2: each view is compared
+    with the keys of other views, and with a queue of earlier keys of another modality: images with
+    keys of the first other modality, other views with keys of images.
 
     Shape:
         u views, each (n, ...) as its tower takes them -> projections (u, n, dim), features of the image
@@ -45,7 +45,7 @@ class Dual(WithQueue, nn.Module):
         towers: The network of each other modality by its name, such as ``{text = "text_transformer"}``.
         hidden: Width of the heads' hidden layers.
         dim: Dimension of the projections.
-        layers: Linear layers of a head; 1 is a linear head without a bias, as CLIP's.
+        layers: Linear layers of a head; 1 is a linear head without a bias, as in CLIP.
         batch_norm: Whether heads have batch normalization.
         queue_size: Samples that the queue holds, at least as many as a batch has; 0: no queue, and no
             momentum towers.
@@ -57,7 +57,7 @@ class Dual(WithQueue, nn.Module):
             of each.
 
     Raises:
-        ValueError: Without towers, with towers of other modalities than those of the views, and for a value
+        ValueError: Without towers, for towers and views of different modalities, and for a value
             out of range; in training, for a batch larger than the queue.
 
     Defaults:
@@ -154,7 +154,7 @@ class Dual(WithQueue, nn.Module):
         return self.heads[name](self._tower(name)(x))
 
     def project_key(self, x: Tensor) -> Tensor:
-        """Keys (n, d) of images: of the momentum tower, or the projections where there is none."""
+        """Keys (n, d) of images from the momentum tower, or the projections if there is none."""
         if self.queue is None:
             return self.project(x).detach()
         return self.key_encoders[IMAGE](x)
@@ -163,15 +163,15 @@ class Dual(WithQueue, nn.Module):
         return self.backbone if name == IMAGE else self.towers[name]
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
-        """The views of a modality and size in one forward pass: batch statistics are of all of them.
+        """Embed all views of a modality and size in one forward pass, which shares batch statistics.
 
         Raises:
-            ValueError: For another number of views than there are modalities of views.
+            ValueError: If the number of views is not that of ``modalities``.
         """
         if len(views) != len(self.modalities):
             raise ValueError(
-                f"Dual embeds views of {', '.join(self.modalities)}, and got {len(views)} views: give it"
-                " modalities=, a name for each view"
+                f"Dual embeds views of {', '.join(self.modalities)}, but got {len(views)} views: "
+                "give it modalities=, a name for each view"
             )
         n, of_each = len(views[0]), {name: self._of(name, views) for name in self.heads}
         features = {
@@ -199,7 +199,7 @@ class Dual(WithQueue, nn.Module):
         return [view for view, of in zip(views, self.modalities, strict=True) if of == name]
 
     def _in_order(self, projections: Mapping[str, Tensor], n: int) -> Tensor:
-        """(u, n, d) in the order of the views, from those of each modality one after another."""
+        """(u, n, d) in the order of the views, from embeddings that are grouped by modality."""
         left = {name: iter(each.view(-1, n, each.shape[-1])) for name, each in projections.items()}
         return torch.stack([next(left[name]) for name in self.modalities])
 
@@ -227,16 +227,16 @@ class Dual(WithQueue, nn.Module):
         """Put the last keys of an image and of the first other modality into the queue, if there is one.
 
         Raises:
-            ValueError: For partners, if the only view of the image is not of the partner.
+            ValueError: For partners, if the image has only one view, which is not of the partner.
         """
         if self.queue is None:
             return
         other = next(name for name in self.modalities if name != IMAGE)
         if pairs.samples.partner is not None and self.modalities.count(IMAGE) == 1:
             raise ValueError(
-                "dual with a queue keeps the keys of one sample together, and with partners the text is of"
-                " another sample than the only view of the image: take two views of the image, or"
-                " queue_size=0"
+                "dual with a queue keeps the keys of one sample together, but with partners the "
+                "only view of the image and the text are of different samples: take two views of "
+                "the image, or queue_size=0"
             )
         last = [
             max(i for i, each in enumerate(self.modalities) if each == name)
@@ -247,7 +247,7 @@ class Dual(WithQueue, nn.Module):
 
     @staticmethod
     def has_queue(parameters: Mapping[str, Any]) -> bool:
-        """Whether there is a queue, and momentum towers for it, with these parameters."""
+        """Whether these parameters make a queue, with its momentum towers."""
         return parameters.get("queue_size") != 0
 
     def after_step(self, step: int, total: int) -> None:
@@ -260,11 +260,11 @@ class Dual(WithQueue, nn.Module):
 
 
 def _check(towers: Mapping[str, Any], modalities: Sequence[str]) -> None:
-    """Refuse towers that are not those of the views."""
+    """Refuse towers that do not match the views."""
     if not towers or IMAGE in towers:
         raise ValueError(
-            "dual needs towers of other modalities than the image, whose tower is the backbone, as towers ="
-            f' {{text = "text_transformer"}}, not {", ".join(towers) or "none"}'
+            "dual needs towers of other modalities than the image, whose tower is the backbone, such as"
+            f' towers = {{text = "text_transformer"}}, not {", ".join(towers) or "none"}'
         )
     if wrong := [name for name in towers if not is_module_name(name)]:
         raise ValueError(f"a modality cannot be called {wrong[0]!r}, a name of torch: take another")
@@ -276,6 +276,7 @@ def _check(towers: Mapping[str, Any], modalities: Sequence[str]) -> None:
         )
     if unseen:
         raise ValueError(
-            f"dual has a tower for {unseen[0]!r}, and the views are of"
-            f" {', '.join(dict.fromkeys(modalities))}: give transform = {{image = ..., {unseen[0]} = ...}}"
+            f"dual has a tower for {unseen[0]!r}, but the views are of"
+            f" {', '.join(dict.fromkeys(modalities))}: give transform = "
+            f"{{image = ..., {unseen[0]} = ...}}"
         )

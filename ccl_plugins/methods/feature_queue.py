@@ -31,7 +31,7 @@ class FeatureQueue(nn.Module):
     values, so that it compiles, and overwrites the oldest keys one by one, whatever the size of a batch.
 
     Args:
-        size: Keys that it holds, 1 or more; of dimension 128 up to 33 million.
+        size: Keys that it holds, 1 or more; with dimension 128, at most 33 million.
         dim: d, their dimension, 1 to 2^20.
     """
 
@@ -85,7 +85,8 @@ class FeatureQueue(nn.Module):
     def keep_statistics(self, statistics: Mapping[str, Statistic]) -> None:
         """Keep an objective's Gram matrices up to date as keys are replaced.
 
-        Only those with fewer features than the queue has places; others would save nothing.
+        Matrices with at least as many features as the queue has places are left out, because they
+        save nothing.
 
         Args:
             statistics: By name, from the objective's ``statistics()``.
@@ -115,15 +116,15 @@ class FeatureQueue(nn.Module):
             keys: (n, d) of another view, or (u, n, d) of the same u views; not normalized, and their
                 gradient is not used.
             condition: (n,) class ids or (n, c) values, read as ``"condition"``; or several by name.
-            index: (n,) dataset indices.  With them, keys of the anchor's own image in the queue are left
-                out.
-            embedding: ``"sphere"`` normalizes queries and keys; ``"raw"`` does not, for an objective whose
-                attribute ``embedding`` is so.
+            index: (n,) dataset indices. If given, keys of the anchor's own image in the queue are
+                left out.
+            embedding: ``"sphere"`` normalizes queries and keys; ``"raw"`` does not, for an
+                objective whose attribute ``embedding`` is ``"raw"``.
             gather_distributed: Compare with the keys of all processes; each has n samples.
 
         Raises:
-            ValueError: For shapes that do not fit, and rows of a condition or an index that are not one per
-                sample.
+            ValueError: For shapes that do not fit, and for a condition or an index without exactly
+                one row per sample.
         """
         shapes, d = (tuple(queries.shape), tuple(keys.shape)), self.keys.shape[1]
         if len({*shapes}) > 1 or queries.ndim not in (2, 3) or shapes[0][-1] != d:
@@ -185,7 +186,7 @@ class FeatureQueue(nn.Module):
         """Refuse a global batch of more keys than the queue holds.
 
         Raises:
-            ValueError: With the sizes that would fit.
+            ValueError: For such a batch; the message names sizes that fit.
         """
         if size > len(self):
             raise ValueError(
@@ -194,7 +195,7 @@ class FeatureQueue(nn.Module):
             )
 
     def _hold(self, key: str, rows: Tensor) -> None:
-        """Register the rows of a condition, and start the statistics that are kept of them."""
+        """Register the rows of a condition, and start their statistics."""
         self.register_buffer(key, rows)
         for i, statistic in enumerate(self.statistics.values()):
             buffers = [_buffer(name) for name in statistic.names]
@@ -207,11 +208,11 @@ class FeatureQueue(nn.Module):
                     self.running[str(i)] = gram
 
     def _values(self, statistic: Statistic) -> Tensor:
-        """(q, ...) what a statistic is computed from."""
+        """(q, ...) the rows from which a statistic is computed."""
         return statistic.values({n: self.get_buffer(_buffer(n)) for n in statistic.names})
 
     def _running(self) -> Iterator[tuple[str, Statistic, RunningGram]]:
-        """Each statistic that is kept: its name, what it is computed from, and its Gram matrix."""
+        """Each statistic: its name, the rows that it is computed from, and its Gram matrix."""
         for i, (name, statistic) in enumerate(self.statistics.items()):
             if str(i) in self.running:
                 yield name, statistic, cast(RunningGram, self.running[str(i)])
@@ -256,8 +257,8 @@ class FeatureQueue(nn.Module):
     def read_conditions(self, look_up: LookUp) -> None:
         """Read the rows of conditions again by index, after their tables were refreshed.
 
-        Keys without an index keep their rows.  Rows that are as before leave Gram matrices as they are,
-        so that a resumed run equals an unbroken one to the bit.
+        Keys without an index keep their rows. Unchanged rows do not change Gram matrices, so a
+        resumed run equals an unbroken one bit by bit.
 
         Args:
             look_up: From dataset indices to rows of the fitted conditions, by name.
@@ -286,10 +287,10 @@ class FeatureQueue(nn.Module):
 
 
 class WithQueue:
-    """A method with a queue: what training calls of it, handed on to ``self.queue``; of None, nothing.
+    """A method with a queue: passes the calls of training to ``self.queue``, if that is not None.
 
-    It stands before other base classes, ``class MoCoV2(WithQueue, MomentumMethod)``.  The method makes the
-    queue, and adds it to its pairs with `FeatureQueue.add_to`.
+    List this class before other base classes, ``class MoCoV2(WithQueue, MomentumMethod)``. The
+    method makes the queue, and adds it to its pairs with `FeatureQueue.add_to`.
     """
 
     queue: FeatureQueue | None
@@ -303,7 +304,7 @@ class WithQueue:
         """Refuse a global batch of more samples than the queue holds.
 
         Raises:
-            ValueError: With the sizes that would fit.
+            ValueError: For such a batch; the message names sizes that fit.
         """
         if self.queue is not None:
             self.queue.check_batch(size)
@@ -322,11 +323,11 @@ class WithQueue:
 class QueuedLoss(nn.Module):
     """An objective with a queue of earlier keys and their conditions, in a single call.
 
-    In a loop of your own it takes the place of lightly's ``NTXentLoss(memory_bank_size=(size, dim))``.  A
-    call computes the loss against the queue, and then puts the keys in, so call it once per step: a loss
-    of both views in turn is one call on both, ``criterion(torch.stack([q0, q1]), torch.stack([k0, k1]))``.
-    Without gradient, as in a validation, the queue stays as it is.  The backward pass reads a copy of the
-    queue; `FeatureQueue.pairs` needs none.
+    In a loop of your own it replaces lightly's ``NTXentLoss(memory_bank_size=(size, dim))``. A call
+    computes the loss against the queue, and then stores the keys, so call it once per step. For a
+    loss in which both views are queries, make one call on both: ``criterion(torch.stack([q0, q1]),
+    torch.stack([k0, k1]))``. Without gradient, such as in validation, the queue does not change.
+    The backward pass reads a copy of the queue; `FeatureQueue.pairs` needs no copy.
 
     Args:
         objective: Any objective.
@@ -350,7 +351,7 @@ class QueuedLoss(nn.Module):
         condition: Tensor | Mapping[str, Tensor] | None = None,
         index: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch; arguments as in `FeatureQueue.pairs`.
+        """The loss of a batch; the arguments are those of `FeatureQueue.pairs`.
 
         Raises:
             ValueError: For shapes that do not fit, and for a batch of more keys than the queue holds.
@@ -373,7 +374,7 @@ class QueuedLoss(nn.Module):
 
 
 def holds_conditions(key: str) -> bool:
-    """Whether an entry of a state dict is a queue's rows of a condition, in which values may be missing."""
+    """Whether an entry of a state dict holds a queue's condition rows, where values may be missing."""
     return key.rpartition(".")[2].startswith(_CONDITION)
 
 

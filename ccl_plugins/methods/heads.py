@@ -17,8 +17,8 @@ LastNorm = Literal["affine", "plain", "none"]
 """The batch normalization after the last layer: with learned scale and shift, without, or none."""
 
 NamedHead: TypeAlias = str | Mapping[str, Any] | None
-"""A class in ``lightly.models.modules.heads``, as ``"VICRegProjectionHead"``, or a table of its ``name``
-and further arguments; None: `mlp_head`."""
+"""A class in ``lightly.models.modules.heads``, such as ``"VICRegProjectionHead"``, or a table of
+its ``name`` and further arguments; None: `mlp_head`."""
 
 
 def mlp_head(
@@ -38,7 +38,7 @@ def mlp_head(
         hidden: Width of the hidden layers, 1 to 2^20.
         dim: Dimension of the projections, 1 to 2^20.
         layers: Linear layers, 1 to 1024.
-        batch_norm: Whether layers have batch normalization; those that do have no bias.
+        batch_norm: Whether layers have batch normalization; these layers have no bias.
         last_norm: The normalization of the last layer, if ``batch_norm``.
         last_bias: Whether a last layer without normalization has a bias.
 
@@ -72,7 +72,7 @@ def chosen_head(
     """A method's head: `mlp_head` with these settings, or lightly's of that name.
 
     Args:
-        method: The method's class, whose defaults the settings keep beside a named head.
+        method: The method's class; with a named head, settings must keep its defaults.
         head: The name, or a table of name and arguments.
         inputs: Length of a feature vector.
         hidden: Width of the hidden layers.
@@ -91,7 +91,7 @@ def chosen_head(
         if value != defaults[setting].default:
             raise ValueError(
                 f"head={name!r} has layers of its own: leave out {setting}={value!r}, or give the head's"
-                f" arguments, as head={{name = {name!r}, num_layers = 3}}"
+                f" arguments, such as head={{name = {name!r}, num_layers = 3}}"
             )
     known = _lightly_heads()
     if name not in known:
@@ -112,7 +112,7 @@ def chosen_head(
 
 
 def _check_widths(*layers: tuple[str, int]) -> None:
-    """Refuse widths, of one layer after another, that are out of range, or too wide together."""
+    """Refuse widths of successive layers that are out of range, or that make too large a matrix."""
     for name, width in dict(layers[1:]).items():  # the first is that of the features
         whole(name, width, 1, WIDEST)
     for pair in pairwise(layers):
@@ -128,7 +128,7 @@ def _read(head: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _lightly_heads() -> dict[str, Any]:
-    """Lightly's heads from features to one projection; those of scores of prototypes are none."""
+    """Lightly's heads from features to one projection, without heads of prototype scores."""
     from lightly.models.modules import heads
 
     def projects(head: Any) -> bool:
@@ -143,9 +143,10 @@ def _lightly_heads() -> dict[str, Any]:
 
 
 class PrototypeHead(nn.Module):
-    """Scores of prototypes: an MLP onto the unit sphere, and its inner products with unit vectors.
+    """Prototype scores: an MLP onto the unit sphere, and its inner products with unit vectors.
 
-    It computes what lightly's ``DINOProjectionHead`` does, from equal weights, and can be copied.
+    With equal weights it computes the same as lightly's ``DINOProjectionHead``; unlike that, it can
+    be copied.
 
     Args:
         inputs: Length of a feature vector.

@@ -20,33 +20,35 @@ from ccl_plugins.pairs.patches import Masks, PatchScores
 from ccl_plugins.protocols import Embedded, trait
 
 SMALLEST = 4
-"""Patches in the smallest block, while so many may still be masked."""
+"""The number of patches of the smallest block, while that many may still be masked."""
 
 ASPECT = 0.3
 """The least ratio of a block's sides."""
 
 TRIES = 10
-"""Blocks that are drawn before the masked patches are taken to be enough."""
+"""The number of failed draws of a block after which no more patches are masked."""
 
 
 class IBOT(DINO):
-    """DINO, with a student's and a momentum teacher's scores of patches masked for the student (iBOT).
+    """DINO with scores of patches that are masked for the student and not for the teacher (iBOT).
 
     In the first ``key_views`` views, the large ones, blocks of patches are masked for the student: a
-    learned token takes the place of their embeddings before positions are added.  The teacher sees them.
-    The student's features and projections of these views are of masked images, too.  The masks of a sample
-    are drawn where it is loaded, as its views are.  Only masked patches are scored.
+    learned token takes the place of their embeddings before positions are added. The teacher sees
+    all patches. So the student's features and projections of these views are of masked images. A
+    sample's masks are drawn where its views are, when it is loaded. Only masked patches are scored.
 
     With a mixture of the objectives `dino` and `ibot` this is iBOT; with `koleo` and
-    ``centering = "sinkhorn"`` it is DINOv2.  The backbone must be a vision transformer, as of `timm`.
+    ``centering = "sinkhorn"`` it is DINOv2. The backbone must be a vision transformer, such as
+    `timm`'s.
 
     Shape:
         u views (n, channels, height, width) -> projections (u, n, dim), keys (v, n, dim), patches (p, dim)
         of p masked patches
 
     Args:
-        mask_probability: Of a large view having masked patches, 0 to 1.
-        mask_ratio: Least and largest part of its patches that is masked then, drawn uniformly.
+        mask_probability: Probability that a large view has masked patches, 0 to 1.
+        mask_ratio: Least and largest part of the patches of such a view that is masked, drawn
+            uniformly.
         shared_head: Whether one head scores images and patches, as in the paper; DINOv2 has one for each.
 
     Raises:
@@ -86,13 +88,14 @@ class IBOT(DINO):
     ) -> None:
         if (shape := trait(backbone, "patch_shape")) is None:
             raise ValueError(
-                f"the method ibot masks patches, and the backbone {type(backbone).__name__} has none: take"
-                " a vision transformer, as timm's 'vit_small_patch16_224', or the method dino"
+                f"the method ibot masks patches, and the backbone {type(backbone).__name__} has "
+                "none: take a vision transformer, such as timm's 'vit_small_patch16_224', or the "
+                "method dino"
             )
         *patch, width = shape
         if shared_head and width != backbone.num_features:
             raise ValueError(
-                f"shared_head = true scores features and patches by one head, and their widths are"
+                f"shared_head = true scores features and patches by one head, but their widths are"
                 f" {backbone.num_features} and {width}: give the backbone features = 'token', or"
                 " shared_head = false"
             )
@@ -109,7 +112,7 @@ class IBOT(DINO):
 
     @staticmethod
     def masked_views(parameters: Mapping[str, Any]) -> int:
-        """The number of views, the first ones, that may have masked patches: those that the teacher sees.
+        """The number of views that may have masked patches: the first ones, which the teacher sees.
 
         Raises:
             ValueError: For views, a probability or a ratio out of range, without building a network.
@@ -119,7 +122,7 @@ class IBOT(DINO):
         return BlockMasks(views, (1, 1), probability, ratio).views
 
     def embed(self, views: Sequence[Tensor], masks: Masks | None = None) -> Embedded:
-        """As DINO, without the patches that are masked in the first views."""
+        """Embed views as DINO does, with masked patches in the student's first views."""
         if masks is None:
             return super().embed(views)
         large, places = masks.masked.transpose(0, 1).flatten(0, 1), masks.places()
@@ -144,7 +147,7 @@ class IBOT(DINO):
         return encoder.head(seen).unflatten(0, (v, -1)), _scores(head, patches, v, places)
 
     def after_step(self, step: int, total: int) -> None:
-        """Move the teacher; the prototypes are frozen in the next step, or not."""
+        """Move the teacher, and decide whether the prototypes are frozen in the next step."""
         super().after_step(step, total)
         if self.patch_head is not None:
             from lightly.models.utils import update_momentum
@@ -165,14 +168,16 @@ def _scores(head: nn.Module, patches: Tensor, v: int, places: Tensor) -> Tensor:
 class BlockMasks:
     """Draws masks as iBOT and DINOv2 do: rectangles of patches, in some of the views.
 
-    Each view is drawn by itself, so that a batch may be loaded in parts.  DINOv2 masks exactly this part of
-    the views of a batch, with ratios spread evenly over the range: a view has the same distribution there.
+    Each view is drawn by itself, so that a batch may be loaded in parts. DINOv2 masks exactly this
+    part of a batch's views, with ratios spread evenly over the range; a single view has the same
+    distribution there.
 
     Args:
         views: The number of views, the first ones, that may have masked patches.
         patch: Height and width of a patch in pixels.
-        probability: Of a view having masked patches, 0 to 1.
-        ratio: Range of the part of the patches that is masked then, drawn uniformly; at least one patch is.
+        probability: Probability that a view has masked patches, 0 to 1.
+        ratio: Range of the part of such a view's patches that is masked, drawn uniformly; at least
+            one patch is.
 
     Raises:
         ValueError: For a value out of range.
@@ -192,8 +197,8 @@ class BlockMasks:
         rising = len(self.ratio) == 2 and 0 <= self.ratio[0] <= self.ratio[1] <= 1
         if not rising or not self.ratio[1]:
             raise ValueError(
-                "mask_ratio must be the least and the largest part of the patches that is masked, as"
-                f" [0.1, 0.5], from 0 to 1, not {self.ratio!r}"
+                "mask_ratio must be the least and the largest part of the patches that is masked, "
+                f"such as [0.1, 0.5], from 0 to 1, not {self.ratio!r}"
             )
 
     def __call__(self, height: int, width: int) -> Tensor:
@@ -207,7 +212,7 @@ class BlockMasks:
 
 
 def _add_block(mask: Tensor, most: int) -> bool:
-    """Mask a block with 1 to ``most`` patches that are not masked yet; whether one was found."""
+    """Mask a block with 1 to ``most`` new patches; return whether one was found."""
     rows, columns = mask.shape
     for _ in range(TRIES):
         area = random.uniform(min(SMALLEST, most), most)

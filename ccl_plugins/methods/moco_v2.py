@@ -33,11 +33,12 @@ class MoCoV2(WithQueue, MomentumMethod):
         batch_norm: Whether heads have batch normalization.
         queue_size: Keys that the queue holds, at least as many as a batch has.
         symmetric: Whether every view is a query.
-        shuffle: Whether images are exchanged between processes before keys are computed, so that batch
-            statistics do not reveal which images belong together; no effect on one process.
+        shuffle: Whether images are exchanged between processes before keys are computed, so that
+            batch statistics do not reveal which images belong together; without effect on one
+            process.
         own_in_queue: ``"ignore"`` leaves out keys in the queue that are of the anchor's own image;
             ``"negative"`` uses them as negatives, as the paper does.
-        head: Another head of lightly, as in `SimCLR`.
+        head: Another head of lightly; see `SimCLR`.
 
     Raises:
         TypeError: For a size that is not a whole number.
@@ -95,7 +96,7 @@ class MoCoV2(WithQueue, MomentumMethod):
         return batch_unshuffle(super().key(images), order, distributed=True)
 
     def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
-        """Queries of this process against the keys of all, and the queue.
+        """Queries of this process against the keys of all processes, and the queue.
 
         Raises:
             ValueError: For embeddings without keys.

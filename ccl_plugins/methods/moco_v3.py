@@ -17,8 +17,8 @@ class MoCoV3(PredictingMethod):
 
     Every view goes through the encoder by itself, so that batch statistics are of one view.  The
     momentum encoder follows the backbone and the projector, not the predictor, after each optimizer
-    step; the reference moves it before it computes the keys of the next step, which is the same.  The
-    momentum rises as a cosine and would reach 1 after the last step.
+    step. The reference moves it just before it computes the keys of the next step, which gives the
+    same keys. The momentum rises as a cosine and would reach 1 after the last step.
 
     With ``infonce(temperature=T)`` the loss is the mean over the directions between views; the
     reference's loss, for two views, is 4T times as large: ``mixture([infonce], weights=[4T])``.
@@ -27,8 +27,9 @@ class MoCoV3(PredictingMethod):
         u views (n, channels, height, width) -> projections (u, n, dim), keys (u, n, dim)
 
     Args:
-        heads: As in the reference; ``"vit"``: a projector of three layers and a normalized predictor,
-            or ``"resnet"``: a projector of two layers and a predictor that is not normalized.
+        heads: The heads of the reference: ``"vit"``: a projector of three layers and a normalized
+            predictor, or ``"resnet"``: a projector of two layers and a predictor that is not
+            normalized.
         batch_norm: Whether heads have batch normalization, as in the reference.
         momentum: Momentum of the key encoder in the first step, from 0 to below 1; the reference has 0.99,
             and 0.996 for 1000 epochs.

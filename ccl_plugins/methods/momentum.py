@@ -39,20 +39,20 @@ class MomentumEncoder(nn.Module):
         return keys
 
     def update(self, backbone: nn.Module, head: nn.Module, momentum: float) -> None:
-        """Set each weight to ``momentum`` times itself plus ``1 - momentum`` times the original's.
+        """Set each weight to ``momentum`` times itself plus ``1 - momentum`` times the original weight.
 
         Buffers, such as batch statistics, do not change.
 
         Raises:
-            TypeError: For weights narrower than float32, in which small changes are lost.
+            TypeError: For weights narrower than float32, which lose small changes.
         """
         from lightly.models.utils import update_momentum
 
         narrow = next((p for p in self.parameters() if p.dtype.itemsize < 4), None)
         if narrow is not None:
             raise TypeError(
-                f"a momentum encoder of {narrow.dtype} does not move: keep weights in float32, as"
-                ' precision="bf16-mixed" does'
+                f"a momentum encoder of {narrow.dtype} does not move: keep weights in float32,"
+                ' for example with precision="bf16-mixed"'
             )
         update_momentum(
             nn.ModuleList([backbone, head]), nn.ModuleList([self.backbone, self.head]), momentum
@@ -63,7 +63,7 @@ class MomentumMethod(EncoderMethod):
     """A method that compares queries with the keys of a momentum encoder.
 
     Attributes:
-        key_views: If ``symmetric``, the number of views, the first ones, that give keys; None: all.
+        key_views: If ``symmetric``, the number of first views that give keys; None: all views.
 
     Args:
         backbone: Images to features; supplied by the pipeline.
@@ -92,7 +92,7 @@ class MomentumMethod(EncoderMethod):
         self.key_encoder = MomentumEncoder(backbone, head)
 
     def key(self, x: Tensor) -> Tensor:
-        """Keys (n, d) of a batch of all processes."""
+        """Keys (n, d) of the images; a subclass may exchange images between processes."""
         return self.project_key(x)
 
     def project_key(self, x: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ class PredictingMethod(MomentumMethod):
     Args:
         backbone: Images to features.
         projector: Features to projections.
-        predictor: Projections to predictions, which have their width.
+        predictor: Projections to predictions of the same width.
         momentum: Momentum of the key encoder in the first step, from 0 to below 1.
     """
 
@@ -157,7 +157,7 @@ class PredictingMethod(MomentumMethod):
         return self.predictor(self.head(features))
 
     def momentum_after(self, step: int, total: int) -> float:
-        """The momentum of the next step, for which the keys are then computed."""
+        """Move the encoder with the momentum of the next step, which then computes its keys."""
         return rising(self.momentum, step + 1, total)
 
 

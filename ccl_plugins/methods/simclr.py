@@ -29,9 +29,10 @@ class SimCLR(EncoderMethod):
         layers: Linear layers of the head; 1 is a linear head, without hidden layers.
         batch_norm: Whether the head has batch normalization, as SimCLR's does.
         last_norm: The batch normalization after the last layer, if the head has any: with a learned
-            scale and shift (``"affine"``, as in lightly), without (``"plain"``), or none (``"none"``).
-        head: Another head of lightly of these widths, as ``"VICRegProjectionHead"``, or with arguments,
-            ``{name = "VICRegProjectionHead", num_layers = 2}``.
+            scale and shift (``"affine"``, as in lightly), without these (``"plain"``), or no
+            normalization (``"none"``).
+        head: Another head of lightly of these widths, such as ``"VICRegProjectionHead"``, or one
+            with arguments, ``{name = "VICRegProjectionHead", num_layers = 2}``.
         joint: Whether all views go through the network at once, so that batch statistics are of all views;
             Barlow Twins, VICReg and lightly's examples pass each view by itself.
         backbone: Images to features; supplied by the pipeline.

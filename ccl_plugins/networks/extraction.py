@@ -1,4 +1,4 @@
-"""Features of images by a frozen model of timm, with the preparation that its weights ask for."""
+"""Features of images by a frozen model of timm, with the preparation that its weights need."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tqdm import tqdm  # type: ignore[import-untyped]  # it ships no types
 from ccl_plugins.files.images import Mode, read_image
 
 CHANNELS: dict[int, Mode] = {1: "L", 3: "RGB"}
-"""Pillow's name for images of so many channels."""
+"""Pillow's mode by the number of channels."""
 
 
 def preprocessing(model: nn.Module, image_size: int | None) -> dict[str, Any]:
     """The preparation of a model's images: size, crop, interpolation, mean and standard deviation.
 
     Args:
-        model: Of timm.
+        model: A model of timm.
         image_size: Height and width in pixels, in place of the model's own.
 
     Raises:
@@ -46,17 +46,17 @@ def extract(
     workers: int,
     name: str,
 ) -> Tensor:
-    """Features (N, f), float32 on the CPU, of images prepared as timm evaluates the model.
+    """Features (N, f), float32 on the CPU, of images prepared as in timm's evaluation of the model.
 
     Args:
         model: In evaluation mode, on ``device``.
         split: A torch Dataset of ``(image, ...)``; images are Pillow's, or tensors (channels, height,
             width), uint8 or from 0 to 1.
-        config: As `preprocessing` gives it.
-        device: The model's.
+        config: The result of `preprocessing`.
+        device: The model's device.
         batch_size: Images per forward pass.
         workers: Processes that prepare images.
-        name: Of the model, for the progress bar.
+        name: The model's name, for the progress bar.
     """
     from timm.data.transforms_factory import create_transform
 

@@ -1,4 +1,4 @@
-"""What a module inside another may be called."""
+"""The rule for names of modules inside another."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from torch import nn
 
 
 def is_module_name(name: str) -> bool:
-    """Whether `torch.nn.ModuleDict` takes it: not empty, without dots, and no attribute of its own."""
+    """Whether `torch.nn.ModuleDict` accepts the name: not empty, without dots, no attribute of it."""
     return bool(name) and "." not in name and not hasattr(nn.ModuleDict(), name)

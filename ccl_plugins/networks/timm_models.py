@@ -1,4 +1,4 @@
-"""Models of timm: created, loaded and numbered by layer, with errors that say what is right."""
+"""Models of timm: created, loaded and numbered by layer, with errors that name the right settings."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from ccl_plugins.files.messages import printable
 from ccl_plugins.files.sums import check_sum
 
 RESERVED = ("num_classes", "pretrained", "checkpoint_path")
-"""Arguments of timm that are no options here, since other parameters set them."""
+"""Arguments of timm that are not options here, because other parameters set them."""
 
 DEPTHS = {"depth", "depths", "layers"}
-"""Options of timm that are numbers of layers, which it makes one by one."""
+"""Options of timm that are numbers of layers, which timm makes one by one."""
 
 logger = logging.getLogger(__name__)
 
 HUB = ("hf-hub:", "hf_hub:")
-"""How a name begins whose model is described on the Hugging Face Hub."""
+"""The beginning of a name whose model is described on the Hugging Face Hub."""
 
 SHOWN = 3
-"""Of more weights that do not fit, the others are counted."""
+"""The most weights that an error names; further ones are counted."""
 
 PATIENCE = 10.0
-"""How long the Hub may take to answer, in seconds."""
+"""The seconds to wait for the Hub's answer."""
 
 
 def check_name(name: str) -> None:
@@ -64,11 +64,11 @@ def create_model(
     If the Hugging Face Hub does not answer, its cache on this machine is read, without further tries.
 
     Args:
-        name: As in ``timm.list_models()``, with or without a tag of weights.
+        name: A name of ``timm.list_models()``, with or without a tag of weights.
         pretrained: Download timm's weights for it.
         options: Further arguments of the model.
         keep_head: Keep the last layer: a classifier, or a CLIP tower's projection.
-        instead: What the caller's component takes in place of a download, for the error.
+        instead: The caller's alternative to a download, for the error.
 
     Raises:
         ValueError: If timm has no such model, or another parameter sets an option.
@@ -122,7 +122,7 @@ def create_model(
 
 @contextmanager
 def _hub() -> Iterator[None]:
-    """Use the Hub's cache alone while the Hub does not answer; it would be asked again for minutes."""
+    """Use only the Hub's cache if the Hub does not answer, because its client would retry for minutes."""
     from huggingface_hub import constants
 
     offline = constants.HF_HUB_OFFLINE
@@ -160,10 +160,11 @@ def check_channels(name: str, options: Mapping[str, Any], channels: int) -> None
     Args:
         name: As in `create`; for models that only a file or the Hub describes, ``options`` alone count.
         options: Further arguments of the model.
-        channels: Of the views, as many as the transform's mean and std have numbers.
+        channels: The number of channels of the views, equal to that of the transform's mean and
+            std.
 
     Raises:
-        ValueError: With the settings of both.
+        ValueError: For another number; the message has the settings of both.
     """
     import timm
 
@@ -181,16 +182,17 @@ def check_channels(name: str, options: Mapping[str, Any], channels: int) -> None
 def check_image_size(
     name: str, options: Mapping[str, Any], size: int, setting: str = "the views a size of"
 ) -> None:
-    """Refuse images of a size that a model does not take, as most ViTs; no weights are made or loaded.
+    """Refuse images of a size that a model does not take; no weights are made or loaded.
 
     Args:
         name: As in `create`; the models that only the Hub describes are not checked.
         options: Further arguments of the model.
         size: Height and width of the images in pixels.
-        setting: What sets it, for the error, before the number.
+        setting: The setting of the size, for the error.
 
     Raises:
-        ValueError: With the size that is right, and the option that changes it.
+        ValueError: For another size; the message has the right size, and the option that changes
+            it.
         TypeError: If the model does not take an option.
     """
     if name.startswith(HUB):
@@ -285,20 +287,19 @@ def image_statistics(
 ) -> tuple[Sequence[float], Sequence[float]] | None:
     """Mean and standard deviation of the images that a model's weights were trained on, by channel.
 
-    They stand in a ``config.json`` beside the file or in the folder of the weights, as `ccl export` and
-    timm write it; else timm knows them by the model's name, for a file if the name has a tag.
+    They come from a ``config.json`` beside the file or in the folder of the weights, written by
+    `ccl export` or timm; else from timm, by the model's name (for a file, if the name has a tag).
 
     Args:
-        name: As in `create`; the models that only the Hub describes are not looked up.
+        name: As in `create`; models that only the Hub describes are not looked up.
         pretrained: Whether timm's weights for it are loaded.
         options: Further arguments of the model.
         path: A file of weights that are loaded last.
 
-    Returns:
-        None without weights, where they are not known, and for a model of other channels.
+    Returns: None without weights, if they are unknown, and for a model of other channels.
 
     Raises:
-        ValueError: For a ``config.json`` that is no JSON, or a name that timm does not have.
+        ValueError: For a ``config.json`` that is not JSON, or a name that timm does not have.
     """
     if path is None and not pretrained:
         return None
@@ -322,7 +323,7 @@ def image_statistics(
 
 
 def _described(folder: Path) -> dict[str, Any]:
-    """What the ``config.json`` in a folder says of the weights beside it; nothing without one."""
+    """The entries of a folder's ``config.json`` about the weights; empty without the file."""
     file = folder / "config.json"
     if not file.is_file():
         return {}
@@ -343,14 +344,15 @@ def image_shape(model: Any, options: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def checkpoint(model: Any, name: str) -> None:
-    """Compute a model's blocks again in the backward pass, for memory.
+    """Compute a model's blocks again in the backward pass, to save memory.
 
     Args:
-        model: Of timm, in the mode in which it is trained.
-        name: The model's, for errors.
+        model: A model of timm, in its mode for training.
+        name: The model's name, for errors.
 
     Raises:
-        ValueError: If timm cannot for this model, or its batch statistics would count each batch twice.
+        ValueError: If timm does not support it for this model, or batch statistics would count each
+            batch twice.
     """
     norms = [m for m in model.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     if any(norm.training and norm.track_running_stats for norm in norms):
@@ -369,7 +371,7 @@ def checkpoint(model: Any, name: str) -> None:
 
 
 def without_memory(name: str, options: Mapping[str, Any]) -> Any:
-    """A model whose tensors have shapes alone, or None if this version of timm cannot make it so."""
+    """A model whose tensors have only shapes, or None if this version of timm cannot make it."""
     with torch.device("meta"):
         try:
             return create_model(name, False, options).eval()
@@ -396,7 +398,7 @@ def load_weights(
         model: Of timm.
         path: The file.
         keep_head: Whether the model has its last layer.
-        without: What the names of further weights begin with that the model has no part for.
+        without: The beginnings of names of further weights that the model has no part for.
 
     As timm does with its own weights: those of another implementation get timm's names, positions are
     resampled for the model's image size, and the first convolution is adapted to the model's channels.
@@ -407,7 +409,7 @@ def load_weights(
         FileNotFoundError: If there is no such file.
         ValueError: If it holds weights of another model, with the names that do not fit, or more than
             weights, or is damaged.
-        DamagedFile: If it was exported with a checksum that it does not have.
+        DamagedFile: If it was exported with a checksum that does not match.
     """
     from timm.models import load_state_dict
 
@@ -443,7 +445,7 @@ def load_weights(
 
 
 _TRANSLATING = (AssertionError, AttributeError, IndexError, KeyError, RuntimeError, ValueError)
-"""What timm's translations raise for weights that they are not made for."""
+"""The errors of timm's translations for other weights."""
 
 
 def _adapted(
@@ -514,7 +516,7 @@ def _in_order(
 def _for_channels(weight: torch.Tensor, channels: int) -> torch.Tensor:
     """A convolution's weight for other channels: repeated in turn and scaled, or summed for one.
 
-    As timm does, whose own function took three channels alone before 1.0.31.
+    This is timm's rule; timm's own function took only three channels before 1.0.31.
     """
     given = weight.shape[1]
     if channels == 1:
@@ -526,13 +528,13 @@ def _for_channels(weight: torch.Tensor, channels: int) -> torch.Tensor:
 
 
 def _names(config: Mapping[str, Any], entry: str) -> tuple[str, ...]:
-    """The names of layers in an entry of timm's, which holds one, several or none."""
+    """The names of layers in an entry of timm, which has one, several or none."""
     names = config.get(entry) or ()
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _differences(weights: Mapping[str, Any], model: nn.Module) -> dict[str, list[str]]:
-    """The names of weights that a model lacks or does not know, and of those of another shape."""
+    """The names of weights that a model lacks or does not know, or that have another shape."""
     own = model.state_dict()
     return {
         "missing": [name for name in own if name not in weights],
@@ -546,7 +548,7 @@ def _differences(weights: Mapping[str, Any], model: nn.Module) -> dict[str, list
 
 
 def _require_fit(weights: Mapping[str, Any], model: nn.Module, path: Path) -> None:
-    """Refuse weights that are not those of a model, with the names and the numbers of what differs."""
+    """Refuse weights of another model, with the names and the numbers of the differences."""
     wrong = [
         f"{len(names)} {'is' if len(names) == 1 else 'are'} {what} ({', '.join(names[:SHOWN])}"
         f"{', ...' if len(names) > SHOWN else ''})"
@@ -563,7 +565,7 @@ def _require_fit(weights: Mapping[str, Any], model: nn.Module, path: Path) -> No
 
 
 def layers(model: Any) -> dict[str, int]:
-    """The number of each parameter's layer, as timm counts them: the stem is 0.
+    """The number of each parameter's layer, in timm's order: the stem is 0.
 
     Raises:
         ValueError: If timm does not group this model's parameters into layers.

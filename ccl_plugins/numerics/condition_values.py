@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def as_vectors(z: Tensor) -> Tensor:
-    """Condition values as kernels take them: float (b, c), or class ids (b,).
+    """Condition values in the form that kernels take: float (b, c), or class ids (b,).
 
     Class ids stand for one-hot vectors, which are never formed.  A float (b,) becomes (b, 1); 0/1
     columns in bool or uint8 become floats.
@@ -54,9 +54,10 @@ def squared_norm(a: Tensor) -> Tensor:
 def squared_distance(a: Tensor, b: Tensor) -> Tensor:
     """Squared Euclidean distances (n, m) of condition values; 0 or 2 for class ids.
 
-    Exact for one number.  For several computed as ``|a|² + |b|² - 2ab`` after centering, so that the error
-    is relative to the spread of the values and not to their distance from 0 (colors in 0..255, say).
-    Results within rounding error of 0 are exactly 0, and so is the diagonal where ``a is b``.
+    Values of one number give exact distances. Others are computed as ``|a|² + |b|² - 2ab`` after
+    centering, so the error is relative to the spread of the values and not to their distance from 0
+    (for example colors in 0..255). Results within rounding error of 0 are exactly 0, and so is the
+    diagonal where ``a is b``.
     """
     x, y = as_vectors(a), as_vectors(b)
     if not x.dtype.is_floating_point:
@@ -98,8 +99,8 @@ def fill_missing(values: Tensor, missing: Tensor) -> Tensor:
 def replace_invalid(values: Tensor, valid: Tensor, first: int) -> Tensor:
     """Replace invalid values by the first ``first`` values, taken in turn.
 
-    So the contents of empty places reach no sum, and a median over all values is close to one over
-    the valid ones.  The first ``first`` values must be finite.
+    So the contents of empty places do not enter sums, and a median over all values is near the
+    median of the valid ones. The first ``first`` values must be finite.
     """
     place = torch.arange(len(values), device=values.device)
     return values[torch.where(valid, place, place % first)]

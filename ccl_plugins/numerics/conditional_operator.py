@@ -1,7 +1,7 @@
 """The conditional operator of CCL-K: how much each sample weighs, given another sample's condition.
 
-``W = (K + ridge I)⁻¹ K``, in the cheapest form that applies: in closed form for classes, in the primal
-for a kernel with features, else by a factorization of K; on request approximately, by landmarks.
+``W = (K + ridge I)⁻¹ K``, in the cheapest form that applies: in closed form for classes, in the
+primal for a kernel with features, else by a factorization of K; with landmarks, approximately.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from ccl_plugins.numerics.numbers import Number, is_zero
 from ccl_plugins.numerics.streaming import blocks, ends
 
 Columns = Callable[..., Tensor]
-"""From a block of columns, and a slice ``among`` the operator's n rows (all by default), to (n, ·)."""
+"""Takes a block of columns, and a slice ``among`` the operator's n rows (by default all); returns
+(n, ·)."""
 
 
 def conditional_operator(
@@ -70,7 +71,8 @@ def conditional_columns(
     - otherwise by a Cholesky factorization of K, O(m³), and a solve for the n rows;
     - ``landmarks`` fewer than m and r: by features of that rank, exact between landmarks and for each
       sample with itself, O(m landmarks² + n m landmarks).  The error is small only for a kernel that is
-      wide compared with the distances between landmarks: compare with the exact operator on a part.
+      wide compared with the distances between landmarks: compare with the exact operator on a part
+      of the data.
 
     With features, the solve is always in float64; float32 products with the features of ``queue`` have
     an error of at most about ``6e-8 |φ| sqrt(W_ii / ridge)``.
@@ -82,10 +84,11 @@ def conditional_columns(
             tensor above 0, whose value is not read.
         rows: The n rows to compute: the samples of the batch that are anchors.
         valid: (m,) False for samples that do not exist, as in empty places of a queue; their rows and
-            columns are 0.  With ``queue``, the batch's values must be finite; those of the queue, and
-            those of an only batch, may be anything.
+            columns are 0. With ``queue``, the batch's values must be finite; invalid values of the
+            queue, or of a batch without a queue, may be anything.
         queue: (m - b, c) or (m - b,), the condition of further samples; None: m is b.
-        landmarks: The number of samples, evenly spaced, that represent all; None: the exact operator.
+        landmarks: The number of evenly spaced samples that represent all samples; None: the exact
+            operator.
         dtype: The type of the result; None: float64 if ``z`` is float64, else float32.
         gram: (r, r) ΦᵀΦ of the queue's valid samples, if it is known (see `ccl_plugins.numerics.gram`);
             only the form with features uses it.
@@ -236,13 +239,13 @@ def columns_by_landmarks(
     landmarks: int,
     out: torch.dtype,
 ) -> Columns:
-    """Columns of the operator of K = ΦΦᵀ + diag(rest), Φ of rank ``landmarks``: a few samples for all.
+    """Columns of the operator of K = ΦΦᵀ + diag(rest), Φ of rank ``landmarks``.
 
     ``rest = k(a, a) - |φ|²`` keeps the weight of samples far from all landmarks.  With ν = ridge + rest and
     Ψ = Φ / √ν: ``W_ij = [i = j] rest_i / ν_i + ridge / √(ν_i ν_j) ψ_iᵀ (ΨᵀΨ + I)⁻¹ ψ_j``.
 
-    Arguments as in `conditional_columns`, with the values (m, c) in float64, or the class ids (m,), of all
-    samples.  ``out`` is the type of the result.
+    The arguments are those of `conditional_columns`, with the values (m, c) in float64, or the
+    class ids (m,), of all samples. ``out`` is the type of the result.
 
     Source:
         Snelson and Ghahramani, Sparse Gaussian Processes using Pseudo-inputs (2006).

@@ -79,7 +79,7 @@ def restore_generators(states: Mapping[str, Any]) -> None:
 
 
 def drawn_since(states: Mapping[str, Any]) -> bool:
-    """Whether random numbers were drawn since the states from `generator_states`."""
+    """Whether random numbers were drawn after the states from `generator_states`."""
 
     def differ(before: Any, now: Any) -> bool:
         if isinstance(before, list):

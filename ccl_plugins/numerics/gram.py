@@ -1,8 +1,8 @@
 """Gram statistics: the sums over a queue that CCL-K's operator needs, updated as the queue changes.
 
-For a kernel with features Φ of rank r, a queue of q samples enters the operator's solve through ΦᵀΦ
-alone, (r, r).  Computing it anew costs O(q r²) in every step.  As a sum over samples it can be updated
-instead: minus the b samples that leave the queue, plus the b that enter.
+For a kernel with features Φ of rank r, a queue of q samples enters the operator's solve only
+through ΦᵀΦ, (r, r). A new computation costs O(q r²) in every step. As a sum over samples, the
+matrix can be updated instead: minus the b samples that leave the queue, plus the b that enter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Features = Callable[[Tensor], Tensor]
 
 
 class Statistic(NamedTuple):
-    """A Gram matrix that an objective requests: the name of a condition, and features of its values."""
+    """A Gram matrix that an objective requests: the name of a condition, and the features of its values."""
 
     on: str
     features: Features
@@ -37,15 +37,15 @@ class Statistic(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The conditions that it is computed from."""
+        """The conditions that the matrix is computed from."""
         return (self.on,) if self.joint is None else self.joint.names
 
     def values(self, conditions: Mapping[str, Tensor]) -> Tensor:
-        """What ``features`` takes, from the rows of all of its conditions, by name."""
+        """The argument of ``features``, made of the rows of all its conditions, by name."""
         return conditions[self.on] if self.joint is None else self.joint.pack(conditions)
 
     def rank(self, values: Tensor) -> int | None:
-        """The number of features of such values; None if they have none, as class ids."""
+        """The number of features of such values; None if they have none, such as class ids."""
         if self.joint is not None:
             return rank_of(self.joint, values[:1])
         numbers = as_vectors(values[:1]).dtype.is_floating_point
@@ -76,10 +76,10 @@ def gram_of(features: Features, values: Tensor, valid: Tensor | None = None) -> 
     """ΦᵀΦ, (r, r) in float64, block by block.
 
     Args:
-        features: Gives the rows of Φ.
+        features: Returns the rows of Φ.
         values: (q,) or (q, c) condition values, q at least 1.
-        valid: (q,) False at values to leave out, whatever they hold; None: all count.  Values with NaN,
-            which are missing, are left out too.
+        valid: (q,) False at values to leave out, whatever they hold; None: all values count.
+            Missing values (NaN) are left out too.
     """
     rank = features(values[:1]).shape[1]
     total = torch.zeros(rank, rank, dtype=torch.float64, device=values.device)

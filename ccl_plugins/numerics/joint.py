@@ -1,8 +1,8 @@
-"""Several conditions as one: their values side by side in one tensor, and kernels of them.
+"""Several conditions as one: their values side by side in one tensor, and kernels of such tensors.
 
-The conditional operator, landmarks, Gram statistics and queues take one tensor of condition values.  A
-kernel that reads several conditions takes a mapping of their names to values; `Joint` makes it a kernel of
-one tensor.
+The conditional operator, landmarks, Gram statistics and queues take one tensor of condition values.
+A kernel that reads several conditions takes a mapping of their names to values; `Joint` wraps it as
+a kernel of one tensor.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Layout: TypeAlias = tuple[tuple[str, int, bool], ...]
 """For each condition its name, its number of columns, and whether they are the digits of a class id."""
 
 DIGIT = 22
-"""Bits of a digit: float32 has whole numbers of 24 bits, so three digits are any class id, exactly."""
+"""Bits of a digit: float32 holds whole numbers of 24 bits, so three digits hold any class id exactly."""
 
 
 class Joint:
     """A kernel of several conditions, as a kernel of their packed values.
 
-    It has ``features``, as the kernel has, of conditions of numbers, and ``classes``, if all conditions are
-    class ids.
+    For conditions of numbers it has the kernel's ``features``; if all conditions are class ids, it
+    has ``classes``.
 
     Args:
-        kernel: One with ``conditions``, which takes mappings of their names to values.
+        kernel: A kernel with ``conditions``, which takes mappings of their names to values.
     """
 
     def __init__(self, kernel: Any) -> None:
@@ -52,25 +52,25 @@ class Joint:
         return repr(self.kernel)
 
     def accepting(self, value_types: Sequence[Any]) -> dict[str, tuple[Any, ...]]:
-        """Its conditions, and those of the given value types that it accepts for each.
+        """The kernel's conditions, with the given value types that it accepts for each.
 
         Raises:
-            ValueError: If it accepts none of them for a condition.
+            ValueError: If it accepts none of the value types for a condition.
         """
         both = {}
         for name, accepted in self.conditions.items():
             both[name] = tuple(each for each in value_types if each in accepted)
             if not both[name]:
                 raise ValueError(
-                    f"the kernel {type(self.kernel).__name__} reads a {' or '.join(accepted)} condition"
-                    f" {name!r}, and its objective takes {' or '.join(value_types)} ones"
+                    f"the kernel {type(self.kernel).__name__} reads a {' or '.join(accepted)} "
+                    f"condition {name!r}, but its objective takes {' or '.join(value_types)} ones"
                 )
         return both
 
     def pack(self, conditions: Mapping[str, Tensor]) -> Tensor:
         """The values of its conditions side by side, (m, c), or (u, m, c) if one differs per view.
 
-        The kernel takes such tensors, and rows of them, until it packs others.
+        The kernel takes such tensors, and rows of them, until this method is called again.
 
         Args:
             conditions: By name (m,), (m, c) or (u, m, c); others are ignored.
@@ -87,7 +87,7 @@ class Joint:
         return similarities(self.kernel, x, y)
 
     def classes(self, values: Tensor) -> Tensor | None:
-        """(m,) class ids, equal where two samples have a similarity; None if there are no such classes.
+        """(m,) class ids, equal if two samples have a similarity above 0; None without such classes.
 
         The similarity is then the same in all classes, and 0 between two of them.
         """
@@ -107,7 +107,7 @@ class Joint:
 
 
 def of_one_tensor(kernel: Any) -> Any:
-    """A kernel of one tensor of values: of packed ones, if it names several conditions."""
+    """A kernel of one tensor of values, which are packed if it names several conditions."""
     if isinstance(kernel, Joint) or not callable(kernel) or not conditions_of_kernel(kernel):
         return kernel
     return Joint(kernel)

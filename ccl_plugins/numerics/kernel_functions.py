@@ -12,7 +12,7 @@ KernelFunction = Callable[[Tensor, Tensor], Tensor]
 """From condition values (n, c) and (m, c) to their similarities (n, m)."""
 
 BLOCK = 128
-"""Samples whose kernel matrix is computed at a time where only its diagonal is wanted."""
+"""The number of samples whose kernel matrix is computed at a time if only its diagonal is needed."""
 
 
 # The functions below are traced by torch.compile, which in older versions cannot trace ``isinstance``
@@ -25,7 +25,7 @@ def similarities(kernel: KernelFunction, a: Any, b: Any) -> Tensor:
     Args:
         kernel: The kernel.
         a: (n, c) or (n,) values, or a mapping of names to these for a kernel of several conditions.
-        b: (m, c) or (m,) values, likewise.
+        b: (m, c) or (m,) values, or a mapping too.
 
     Raises:
         ValueError: For another shape or type, with the kernel's name.
@@ -46,7 +46,7 @@ def conditions_of_kernel(kernel: Any) -> Mapping[str, Sequence[Any]]:
 def _shaped(
     kernel: KernelFunction, what: str, values: Tensor, shape: tuple[int | None, ...]
 ) -> Tensor:
-    """What a kernel returned, if it is a tensor of a shape, in which None is any number."""
+    """The result of a kernel, after a check of its shape, in which None is any number."""
     got = tuple(getattr(values, "shape", ()))
     if len(got) != len(shape) or any(n not in (None, m) for n, m in zip(shape, got, strict=True)):
         given = f"{got}" if isinstance(values, Tensor) else f"a {type(values).__name__}"
@@ -97,15 +97,15 @@ def diagonal_of(kernel: KernelFunction, a: Tensor) -> Tensor:
 
 
 def is_positive_definite(kernel: KernelFunction, user: str) -> bool:
-    """What a kernel declares as ``positive_definite``; TypeError, naming ``user``, if it does not."""
+    """A kernel's ``positive_definite``; if it declares none, a TypeError that names ``user``."""
     declared = getattr(kernel, "positive_definite", None)
     if isinstance(kernel, type | str):
         named = repr(kernel) if isinstance(kernel, str) else f"the class {kernel.__name__}"
-        raise TypeError(f"{user} needs a kernel, as RBF(scale=0.1), and not {named}")
+        raise TypeError(f"{user} needs a kernel, such as RBF(scale=0.1), not {named}")
     if declared is None:
         raise TypeError(
-            f"{user} needs a kernel with the member positive_definite, which {type(kernel).__name__} does"
-            " not have: declare positive_definite = True, of a function as an attribute of it, if no"
-            " eigenvalue of k(z, z) is below 0; otherwise False"
+            f"{user} needs a kernel with the member positive_definite, which "
+            f"{type(kernel).__name__} does not have: declare positive_definite = True (for a "
+            "function, as its attribute) if no eigenvalue of k(z, z) is below 0, otherwise False"
         )
     return bool(declared)

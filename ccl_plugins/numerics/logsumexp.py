@@ -27,7 +27,7 @@ def masked(logits: Tensor, keep: Tensor | None) -> Tensor:
 
 
 def in_order_of(x: Tensor, y: Tensor) -> Tensor:
-    """Copy ``y`` into the memory layout of ``x`` where the two have one shape and different layouts.
+    """Copy ``y`` into the memory layout of ``x`` if the two have the same shape and different layouts.
 
     Combining a transposed product with a row-major tensor takes twenty times as long.
     """
@@ -48,12 +48,12 @@ def log_weights(weights: Tensor) -> Tensor:
 
 
 def softplus(x: Tensor) -> Tensor:
-    """``log(1 + eˣ)``, never below 0; exact in float64 too, where torch's is ``x`` from 20 on."""
+    """``log(1 + eˣ)``, never below 0; also exact in float64, where torch returns ``x`` from 20 on."""
     return functional.softplus(x, threshold=50)
 
 
 def least_exponent(dtype: torch.dtype) -> float:
-    """The lower bound of exponents: ``e`` to it is far below rounding and still a normal number."""
+    """The lower bound of exponents: ``e`` to this power is far below rounding and still a normal number."""
     return -60.0 if dtype == torch.float32 else -600.0
 
 
@@ -101,18 +101,18 @@ def logsumexp(
 ) -> Tensor:
     """Log-sum-exp of ``scale * logits + weights`` over the last dimension: (..., m) -> (...).
 
-    Equal to ``Tensor.logsumexp`` in value and gradient, and many times as fast where entries are
+    Equal to ``Tensor.logsumexp`` in value and gradient, and many times as fast if entries are
     masked: exponentials that underflow take the slow path of the vector library, and subnormal numbers
-    slow the products of the backward pass.  So shares below ``e⁻⁶⁰`` of the largest (float64:
-    ``e⁻⁶⁰⁰``), which is far below rounding, are raised to that.
+    slow the products of the backward pass. So shares below ``e⁻⁶⁰`` of the largest (float64:
+    ``e⁻⁶⁰⁰``) are raised to this bound, which is far below rounding.
 
     Args:
         logits: (..., m).
         weights: (..., m) logarithms of weights, without gradient; or bool, True at the entries that
             count; None: all entries count equally.
         scale: Factor of the logits.
-        leave_out: In logits (n, m), a column: from there on each row leaves out its own entry, the
-            second row the next column's; None: no entry is left out.
+        leave_out: A column c of logits (n, m): row i leaves out the entry in column c + i; None: no
+            entry is left out.
     """
     return differentiable_once(_LogSumExp.apply(logits, weights, scale, leave_out))  # type: ignore[no-untyped-call]  # torch's
 
@@ -167,8 +167,9 @@ def log_tilted_mean(
 ) -> Tensor:
     """``log E_q[e^((s-c)/τ)]`` with ``q ∝ e^(βs/τ)`` over the columns of blocks together: (n,).
 
-    In one pass over each block, and exact where the mean is near 1: logarithms are of sums relative to the
-    largest entry, which both sums share.  A row without an entry that counts is finite and meaningless.
+    One pass over each block computes it, and it is exact if the mean is near 1: both sums are
+    relative to the same largest entry. A row without an entry that counts has a finite, meaningless
+    value.
 
     Args:
         blocks: (n, m) inner products s, and bool, True at those that count; of several blocks together.

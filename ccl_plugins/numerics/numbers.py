@@ -1,4 +1,4 @@
-"""Numbers that are floats where they are fixed and 0-d tensors where they change over training."""
+"""Numbers: floats if they are fixed, 0-d tensors if they change over training."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 Number: TypeAlias = float | Tensor
-"""A float where the number is fixed, a 0-d tensor where it is scheduled or learned."""
+"""A float if the number is fixed, a 0-d tensor if it is scheduled or learned."""
 
 
 def is_zero(number: Number) -> bool:
@@ -23,5 +23,5 @@ def log(number: Number) -> Number:
 
 
 def plus(x: Tensor, number: Number, y: Tensor) -> Tensor:
-    """``x + number · y``, in one pass where the number is fixed."""
+    """``x + number · y``, in one pass if the number is fixed."""
     return x + number * y if isinstance(number, Tensor) else torch.add(x, y, alpha=number)

@@ -16,8 +16,8 @@ def at_least_float32(x: Tensor) -> Tensor:
 def unit(x: Tensor) -> Tensor:
     """Vectors (..., d) at unit length; zeros stay zeros.
 
-    Each is first multiplied by a power of two, which changes no digit, so that its largest entry is near 1:
-    the squares of 1e20 and of 1e-30 are not float32 numbers.
+    Each vector is first multiplied by a power of two, which changes no digit, so that its largest
+    entry is near 1: float32 cannot hold the squares of 1e20 and of 1e-30.
     """
     y, _ = _Unit.apply(x)  # type: ignore[no-untyped-call]  # torch's
     return y  # type: ignore[no-any-return]  # torch's
@@ -27,7 +27,7 @@ class _Unit(torch.autograd.Function):
     """Unit vectors, and the lengths by which they were divided.
 
     The gradient is that of `torch.nn.functional.normalize` to the last digit, in half the operations.
-    It is computed from both outputs, and both have one: so it can be differentiated again.
+    It is computed from both outputs, and both have a gradient, so it can be differentiated again.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What has one derivative refuses a second, instead of computing a wrong one."""
+"""Refuse a second derivative, instead of computing a wrong one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from torch import Tensor
 
 
 def differentiable_once(value: Tensor) -> Tensor:
-    """``value``, of which a gradient of the gradient raises a RuntimeError.
+    """``value``, whose second derivative raises a RuntimeError.
 
-    For what has its gradient computed by hand, and for a loss that holds a factor constant.
-    `torch.autograd.function.once_differentiable` lets a second derivative pass, with a part of it missing,
-    where the gradient that arrives is constant, as that of a mean.  Compiled code refuses it by itself.
+    Use it for a value whose gradient is computed by hand, and for a loss that holds a factor
+    constant. `torch.autograd.function.once_differentiable` allows an incomplete second derivative
+    if the incoming gradient is constant, such as that of a mean. Compiled code refuses it by
+    itself.
     """
     if torch.compiler.is_compiling():
         return value

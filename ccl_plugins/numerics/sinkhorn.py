@@ -1,4 +1,4 @@
-"""Sinkhorn-Knopp: soft assignments of samples to prototypes, whose parts become equal over iterations."""
+"""Sinkhorn-Knopp: soft assignments of samples to prototypes, in nearly equal parts."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def sinkhorn(
     """Codes (m, k), without gradient: each row sums to 1, and over iterations each column to m / k.
 
     Starting from ``exp(scores / ε)``, each iteration divides every column by its sum over the samples,
-    then every row by its sum.  So rows sum to 1 after each, and columns to m / k in the limit alone: of
-    cosines after 3 iterations within about a third with ε = 0.05, and by no means with ε = 0.01.
+    then every row by its sum. So rows sum to 1 after each iteration, but columns to m / k only in
+    the limit: for cosines and 3 iterations, within about a third with ε = 0.05, and not at all with
+    ε = 0.01.
 
     The first iteration is computed on logarithms, so that a small ε gives no inf or NaN, while lightly's
-    and the authors' code exponentiate first.  Results are the same where theirs are finite.  In the
-    others an entry that has underflowed stays 0, so that with a tiny ε more of them balance less.
+    and the authors' code exponentiate first. Results are the same if theirs are finite. In later
+    iterations an entry that has underflowed stays 0, so with a tiny ε more iterations balance less.
 
     Args:
         scores: (m, k) inner products of samples and prototypes, which are not normalized here.

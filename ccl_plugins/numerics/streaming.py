@@ -1,8 +1,8 @@
 """Log-sum-exp over a queue, block by block, without a tensor of size anchors x queue.
 
-A queue carries no gradient.  So the gradient of a log-sum-exp of its inner products with a query is
-known together with its value: it is the mean of the queue's keys under the softmax.  Both are computed
-in one pass over blocks that fit the processor's cache, with a running maximum.
+A queue carries no gradient. So the gradient of a log-sum-exp of its inner products with a query is
+known with the value: the mean of the queue's keys under the softmax. Both are computed in one pass
+over blocks that fit the processor's cache, with a running maximum.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ccl_plugins.numerics.logsumexp import EMPTY, least_exponent
 from ccl_plugins.numerics.second_derivatives import differentiable_once
 
 Weigh = Callable[[slice], Tensor]
-"""From a slice of the queue to its weights (n or 1, ·): bool, True at keys that count, or logarithms."""
+"""Takes a slice of the queue and returns its weights (n or 1, ·): bool, True at keys that count, or
+logarithms."""
 
 
 def blocks(length: int, width: int, device: torch.device) -> Iterator[slice]:

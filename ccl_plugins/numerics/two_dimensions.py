@@ -11,7 +11,7 @@ Projection = Literal["pca", "tsne", "umap"]
 
 
 def project(features: Tensor, method: Projection = "tsne") -> Tensor:
-    """(n, f) -> (n, 2), the same for the same features."""
+    """(n, f) -> (n, 2); equal features give equal results."""
     given = features.double().numpy()
     if method == "pca":
         from sklearn.decomposition import PCA

@@ -37,14 +37,14 @@ from ccl_plugins.protocols import VALUE_TYPES, Kernel, ObjectiveTraits, ValueTyp
 Exclude: TypeAlias = tuple[Kernel, Scalar] | tuple[Kernel, Scalar, str]
 """Likely false negatives: a kernel, a threshold and the name of the condition that the kernel reads.
 
-Without the name if the kernel itself names the conditions that it reads.
+The name is left out if the kernel itself names its conditions.
 """
 
 
 class KernelAttribute(Checked):
     """An attribute of an objective that is set to a kernel, or to None.
 
-    A kernel that names the conditions that it reads becomes a kernel of their packed values.
+    A kernel that names its conditions becomes a kernel of their packed values.
     """
 
     def __init__(self, *, default: Any = MISSING) -> None:
@@ -61,12 +61,12 @@ class KernelAttribute(Checked):
 
 
 def optional_kernel() -> Any:
-    """The field ``kernel`` of an objective that has a kernel of its own where it is None, the default."""
+    """The field ``kernel`` of an objective that has a kernel of its own for None, the default."""
     return KernelAttribute(default=None)
 
 
 class Module(nn.Module):
-    """A module whose fields may be assigned: it is one before its constructor runs."""
+    """A module that is initialized before its constructor runs, so that fields may be assigned first."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """A module without parameters, buffers or members."""
@@ -77,14 +77,14 @@ class Module(nn.Module):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Settings(Module):
-    """The parameters of every objective on pairs, which come after its own in their documentation."""
+    """The parameters of every objective on pairs; its documentation lists them after its own."""
 
     exclude: Exclude | None = None
     gather_distributed: bool = False
     exclude_threshold = ScalarAttribute(finite, default=None)
 
     def __post_init__(self) -> None:
-        """Check what the parameters say together; a subclass that overrides it calls this first."""
+        """Check the parameters together; a subclass that overrides this method calls it first."""
         self.excluded = None if self.exclude is None else read_exclude(self.exclude)
         self.exclude_threshold = None if self.excluded is None else self.excluded[1]
 
@@ -99,19 +99,19 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
     only in ``setup(tables, sizes)`` is registered as None: ``register_parameter(name, None)``.
 
     A subclass documents only the constructor arguments that it adds; the reference and ``ccl info``
-    take the others from below.
+    take the other arguments from this docstring.
 
     Args:
         exclude: Likely false negatives: ``(kernel, threshold)``, or ``(kernel, threshold, name)`` with
-            the name of the condition that the kernel reads, by default ``"condition"``.  Other samples
-            whose similarity to the anchor is at or above the threshold are no negatives.  They may
-            still be positives.
+            the name of the condition that the kernel reads, by default ``"condition"``. Other
+            samples whose similarity to the anchor is at or above the threshold are not negatives.
+            They may still be positives.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Args of subclasses:
         temperature: τ, above 0.
         within_view: Whether keys of the anchor's own view are negatives too.
-        symmetric: Whether each view is the anchor once; otherwise only the earlier of two views.
+        symmetric: Whether each of two views is the anchor once; if False, only the earlier view is.
         on: The name of the condition that is read.
 
     Raises:
@@ -132,20 +132,21 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
     embedding: Literal["sphere", "raw"] = "sphere"
     """Whether embeddings come L2-normalized."""
     distributed: Literal["mean", "replicated"] = "mean"
-    """``"mean"``: a process computes the terms of its anchors; ``"replicated"``: those of all anchors."""
+    """``"mean"``: each process computes the terms of its own anchors; ``"replicated"``: of all anchors."""
     place: str = ""
     """The name under which a mixture holds this objective; empty outside of a mixture."""
     kernel: Any = KernelAttribute()
     """The kernel through which the condition named by ``on`` is read; None unless a subclass sets it.
 
-    Of a kernel that names several conditions, ``pairs.samples.condition[self.on]`` in ``terms`` is all of
-    them, packed as ``self.kernel`` takes them.
+    If the kernel names several conditions, ``pairs.samples.condition[self.on]`` in ``terms`` holds
+    all of them, packed as ``self.kernel`` takes them.
     """
 
     def reads(self) -> Wanted:
         """The conditions that ``terms`` reads, and the value types it accepts for each.
 
-        A subclass that reads several conditions overrides it; ``conditions`` are these and more.
+        A subclass that reads several conditions overrides this method; ``conditions`` adds further
+        ones.
         """
         return {self.on: self.value_types} if self.value_types else {}
 
@@ -153,7 +154,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
     def conditions(self) -> Wanted:
         """The conditions this objective reads, and the value types it accepts for each.
 
-        They are those of ``reads``, of ``exclude``, and those that the kernel names in place of ``on``.
+        ``reads`` and ``exclude`` name them; conditions that the kernel names replace ``on``.
         """
         reads = self.reads()
         if isinstance(self.kernel, Joint) and self.on in reads:
@@ -175,7 +176,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         """Refuse ``on`` beside a kernel that names conditions itself.
 
         Raises:
-            ValueError: If ``on`` is not its default, with the conditions that the kernel names.
+            ValueError: If ``on`` is not its default; the message lists the kernel's conditions.
         """
         if torch.compiler.is_compiling() or not isinstance(self.kernel, Joint):
             return
@@ -209,7 +210,8 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
 
         Args:
             step: The number of optimizer steps taken before.
-            total: The steps of the whole run; in its last step the schedules have reached their ends.
+            total: The steps of the whole run; in the last step the schedules have reached their
+                ends.
         """
         progress(self, step, total)
 
@@ -227,24 +229,26 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
     def loss(self, pairs: Pairs) -> Tensor:
         """The weighted mean of the terms of all processes' anchors.
 
-        Each process returns its share times the number of processes, so that the mean of gradients
-        that DistributedDataParallel takes is the gradient of the whole mean.  No value is read on the
-        host, so this compiles without graph breaks and never waits for the device.  Autocast is off.
+        Each process returns its share times the number of processes. DistributedDataParallel
+        averages gradients, so the result is the gradient of the whole mean. No value is read on the
+        host, so this method compiles without graph breaks and never waits for the device. Autocast
+        is off.
         """
         with torch.autocast(pairs.anchors.device.type, enabled=False):
             return self._mean(pairs, *self._counted(pairs))
 
     def solved(self, pairs: Pairs) -> Pairs:
-        """Pairs with what is computed once for all anchors, before some are taken at a time."""
+        """Pairs with all that is computed once for all anchors, before they are split into parts."""
         return pairs
 
     def _counted(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """The terms of pairs of any method, computed for ``pairs.anchors_at_once`` anchors at a time.
 
-        What the gradient needs of a part's inner products is computed again in the backward pass.
+        The backward pass computes the inner products of each part again.
 
         Raises:
-            ValueError: For anchors at a time, if the objective does not declare ``in_parts``.
+            ValueError: If ``anchors_at_once`` is set and the objective does not declare
+                ``in_parts``.
         """
         size, n = pairs.anchors_at_once, pairs.anchors.shape[1]
         refuse_parts(self, size)
@@ -264,7 +268,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         return values, weights
 
     def _of_part(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """The terms of these anchors: one without a value of a condition gets weight 0."""
+        """The terms of these anchors; an anchor without a value of a condition gets weight 0."""
         prepared = self._prepared(pairs)
         values, weights = self._shaped(self.terms(prepared), prepared.anchors.shape[1])
         if prepared.samples.missing is None:
@@ -273,7 +277,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         return values.masked_fill(missing, 0), weights.masked_fill(missing, 0)
 
     def _shaped(self, terms: Any, n: int) -> tuple[Tensor, Tensor]:
-        """What ``terms`` returned, if it is values and weights of n anchors; reads shapes alone."""
+        """Check by their shapes that ``terms`` returned values and weights of n anchors."""
         several = isinstance(terms, tuple)
         shapes = [
             tuple(x.shape) if isinstance(x, Tensor) else f"a {type(x).__name__}"
@@ -307,7 +311,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         return self.joined(pairs)
 
     def joined(self, pairs: Pairs) -> Pairs:
-        """The pairs as ``kernel`` reads them: with the conditions that it names as the condition ``on``."""
+        """The pairs as ``kernel`` reads them: the conditions that it names are packed as ``on``."""
         return joined(pairs, self.kernel, getattr(self, "on", ""))
 
     def _mean(self, pairs: Pairs, values: Tensor, weights: Tensor) -> Tensor:
@@ -342,16 +346,16 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
             extras: Further tensors by name, ``"<condition>/<name>"``, for an objective that reads them.
             missing: ``"error"`` refuses samples without a value of a condition (NaN, -1 among class ids);
                 ``"ignore"`` leaves them out of the loss, as anchors and as keys.
-            anchors_at_once: The number of anchors that are compared with all keys at a time, so that no
-                inner products of all of them are in memory; None: all.
+            anchors_at_once: The number of anchors that are compared with all keys at a time, which
+                bounds the inner products in memory; None: all anchors.
             patches: The scores of masked patches, for an objective that reads them.
 
         Raises:
             TypeError: For a missing condition, one that is not read, or one of another value type; and for
                 missing features or patches.
-            ValueError: For shapes that do not fit, too few views, NaN or inf, class ids below 0, anchors
-                for which the loss is undefined, and ``anchors_at_once`` in an objective that cannot take
-                some at a time.
+            ValueError: For shapes that do not fit, too few views, NaN or inf, class ids below 0,
+                anchors for which the loss is undefined, and ``anchors_at_once`` in an objective
+                that needs all anchors together.
         """
         name = type(self).__name__
         questions = Questions()
@@ -394,19 +398,19 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
             return self.defined_loss(pairs) if first else self._defined(pairs, questions)
 
     def _asks_first(self) -> bool:
-        """Whether the values of a call are checked before the loss reads them: what is wrong would stay.
+        """Whether the values of a call are checked before the loss, in whose state wrong values would stay.
 
-        Else they are checked with the loss, and the device is read once.
+        If False, they are checked with the loss, and the device is read once.
         """
         own = ("check_condition", "defined_loss")
         overrides = any(getattr(type(self), m) is not getattr(ContrastiveObjective, m) for m in own)
         return overrides or any(True for _ in self.buffers())
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
-        """Raise ValueError for condition values, given in a call, that a subclass cannot take."""
+        """Raise ValueError for condition values of a call that a subclass cannot take."""
 
     def defined_loss(self, pairs: Pairs) -> Tensor:
-        """As ``loss``, with a check that waits for the device.
+        """Compute ``loss`` with a check that waits for the device.
 
         Raises:
             ValueError: For anchors at which the loss is undefined.
@@ -414,7 +418,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         return self._defined(pairs, Questions())
 
     def _defined(self, pairs: Pairs, questions: Questions) -> Tensor:
-        """As ``defined_loss``, with questions about what is in the pairs."""
+        """Compute ``defined_loss``, and ask the questions about the values in the pairs too."""
         try:
             terms, weights = self._counted(pairs)
         except Exception:  # perhaps for a value of which a question asks
@@ -439,7 +443,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
             )
 
     def undefined_hint(self) -> str:
-        """The end of the error message for an undefined loss: a setting that avoids it."""
+        """The end of the error message for an undefined loss: a setting that avoids the error."""
         return ""
 
 
@@ -450,16 +454,17 @@ def stack_rows(rows: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def refuse_parts(objective: Any, anchors_at_once: int | None) -> None:
-    """Raise ValueError for a number of anchors at a time, if the objective takes them together."""
+    """Raise ValueError for ``anchors_at_once``, if the objective needs all anchors together."""
     if anchors_at_once is not None and not trait(objective, "in_parts"):
         raise ValueError(
-            f"anchors_at_once={anchors_at_once}: {type(objective).__name__} takes all anchors together;"
-            " leave it out, or use an objective whose anchors do not depend on each other, as infonce"
+            f"anchors_at_once={anchors_at_once}: {type(objective).__name__} takes all anchors "
+            "together; leave it out, or use an objective whose anchors do not depend on each "
+            "other, such as infonce"
         )
 
 
 def reads_projections(objective: Any) -> bool:
-    """Whether a loss depends on the projections, so that heads learn; some read the features alone."""
+    """Whether a loss depends on the projections, so that heads learn; some read only the features."""
     declared: bool | None = trait(objective, "reads_projections")
     return not trait(objective, "reads_features") if declared is None else declared
 

@@ -44,10 +44,10 @@ class CACR(ContrastiveObjective):
     Args:
         t_plus: t⁺ of the positives' weights, above 0.
         t_minus: t⁻ of the negatives' weights, above 0.
-        positives: K, the required number of views beside the query's; None: any.
-        conditional_positives: Whether positives are weighted by π⁺; otherwise equally.
-        conditional_negatives: Whether negatives are weighted by π⁻; otherwise equally.  With neither it
-            is UAUR (uniform attraction and uniform repulsion), eq. (11).
+        positives: K, the required number of views in addition to the query's; None: any number.
+        conditional_positives: Whether positives are weighted by π⁺; if False, equally.
+        conditional_negatives: Whether negatives are weighted by π⁻; if False, equally. If both are
+            False, the loss is UAUR (uniform attraction and uniform repulsion), eq. (11).
         attraction_weight: Factor of the attraction, 0 or more.
         repulsion_weight: Factor of the repulsion, 0 or more.
         cost: The cost of the repulsion: ``"euclidean"`` distances, or ``"rbf"``, the log of the mean
@@ -55,13 +55,14 @@ class CACR(ContrastiveObjective):
         precision: t of the RBF cost ``exp(-t d²)``, above 0.
         negatives: The views of the negatives: ``"same_view"``, the query's own (the paper);
             ``"other_view"``, every other; ``"later_view"``, those after the query's (released code).
-        symmetric: Whether each view is the query once; otherwise only the first.
-        weight_gradient: Whether π⁺ and π⁻ carry gradient.  Through distances to momentum keys and to
-            the queue they never do, as in Algorithm 3.
-        intra_batch: With a queue, whether the batch's other queries are negatives too; otherwise only
-            until the queue is filled.
-        tau_plus: The share of false negatives, from 0 to below 1, whose part is subtracted from the
-            repulsion.  Not in the paper; the released code has it with a wrong sign.
+        symmetric: Whether each view is the query once; if False, only the first view is.
+        weight_gradient: Whether π⁺ and π⁻ carry gradient. Distances to momentum keys and to the
+            queue never pass gradient through the weights, as in Algorithm 3.
+        intra_batch: With a queue, whether the batch's other queries are negatives too; if False,
+            they are only until the queue is full.
+        tau_plus: The share of false negatives, from 0 to below 1; their expected part is subtracted
+            from the repulsion. The paper does not have this term; the released code has it with a
+            wrong sign.
 
     Raises:
         TypeError: For a number of positives that is not whole.
@@ -205,14 +206,15 @@ def expected_repulsion(
 ) -> Tensor:
     """``-E_π⁻[ d⁻ ]``, (n,); 0 without negatives.
 
-    Where all weights carry gradient it is::
+    If all weights carry gradient, the function computes::
 
         d_minus = 2 - 2 * products
         pi_minus = masked(-t_minus * d_minus, keep).softmax(1)
         repulsion = -(pi_minus * d_minus).sum(1)
 
-    As computed below, one matrix is kept for the gradient in place of three.  Arguments as in
-    `log_negative_weights`; in the first ``attached`` columns, weights carry gradient.
+    The code below computes the same and keeps one matrix for the gradient in place of three. The
+    arguments are those of `log_negative_weights`; weights carry gradient in the first ``attached``
+    columns.
     """
     return differentiable_once(_Repulsion.apply(products, keep, t_minus, attached))  # type: ignore[no-untyped-call]  # torch's
 

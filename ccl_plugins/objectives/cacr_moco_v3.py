@@ -1,4 +1,4 @@
-"""CACR for MoCo v3: the loss of the released ImageNet code, which the paper does not print."""
+"""CACR for MoCo v3: the loss of the released ImageNet code, which is not in the paper."""
 
 from __future__ import annotations
 

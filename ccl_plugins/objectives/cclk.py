@@ -1,8 +1,8 @@
 """CCL-K, conditional contrastive learning with kernels: a base class and its three objectives.
 
 ``c_i = Σ_j W_ji exp(s_ij)`` is the conditional expectation of eq. (6), with the conditional operator W.
-The objectives differ in whether it takes the place of the positives or of the negatives.  The equations
-with weights below 0, and the released code, are in `ccl_plugins.objectives.cclk_forms`.
+The objectives differ in whether ``c_i`` replaces the positives or the negatives. The equations with
+weights below 0, and the released code, are in `ccl_plugins.objectives.cclk_forms`.
 """
 
 from __future__ import annotations
@@ -44,17 +44,18 @@ class CCLK(ContrastiveObjective, ABC):
     """The settings of CCL-K's objectives, and the conditional expectation.
 
     Args:
-        kernel: A positive definite similarity of condition values: of the condition ``on``, or of
-            those that the kernel itself names.
-        ridge: λ of the conditional operator, 0, or 1e-12 or more.
+        kernel: A positive definite similarity of values of the condition ``on``, or of the
+            conditions that the kernel itself names.
+        ridge: λ of the conditional operator: 0, or at least 1e-12.
         negative_weights: ``"clip"``: weights below 0 count as 0, so that the loss is always defined;
-            ``"keep"``: the literal equation, an error where it takes the log of a negative number.
-        form: ``"paper"`` or ``"released"``, what the authors' code computes (see
-            `ccl_plugins.objectives.cclk_forms`), meaningless at a temperature below 0.022.
-        landmarks: The number of samples that represent all where the operator is approximated for a
-            large batch or queue (see `ccl_plugins.numerics.conditional_operator`); None: the exact
-            operator, which for a kernel without features, such as ``rbf``, is solved with a matrix of all
-            samples, with ``anchors_at_once`` too.
+            ``"keep"``: the literal equation, which is an error where it takes the log of a negative
+            number.
+        form: ``"paper"``, or ``"released"``, which computes what the authors' code does (see
+            `ccl_plugins.objectives.cclk_forms`) and is meaningless at a temperature below 0.022.
+        landmarks: The number of samples that approximate the operator of a large batch or queue
+            (see `ccl_plugins.numerics.conditional_operator`). None: the exact operator, which needs
+            a matrix of all samples for a kernel without features, such as ``rbf``, even with
+            ``anchors_at_once``.
 
     Warns:
         UserWarning: For ``form="released"`` with a temperature below 0.022.
@@ -69,7 +70,7 @@ class CCLK(ContrastiveObjective, ABC):
     value_types = VALUE_TYPES
     in_parts = True
     forms: ClassVar[Forms]
-    """The equation with weights below 0, and as the authors' code computes it."""
+    """The equation with weights below 0, and the one that the authors' code computes."""
 
     kernel: Kernel
     temperature: Scalar = ScalarAttribute(positive, default=0.1, learnable=True)
@@ -92,8 +93,8 @@ class CCLK(ContrastiveObjective, ABC):
             )
         if isinstance(self._ridge, Scheduled) and lowest(self, "ridge") == 0:
             raise ValueError(
-                f"ridge must be 1e-12 or more where it changes over training, not {self._ridge}: 0 has"
-                " another equation, which needs the inverse of the kernel matrix"
+                f"ridge must be at least 1e-12 if it changes over training, not {self._ridge}: "
+                "ridge 0 has another equation, which needs the inverse of the kernel matrix"
             )
         if self.form == "released" and self.negative_weights == "keep":
             raise ValueError(
@@ -103,8 +104,8 @@ class CCLK(ContrastiveObjective, ABC):
             raise ValueError(f'landmarks={self.landmarks!r} is for form="paper", not "released"')
         if self.form == "released" and lowest(self, "temperature") < 1 / LOG_RANGE[1]:
             warnings.warn(
-                f'{name} with form="released" clamps sums of exponentials at 1e20, which scores reach'
-                f" at a temperature below 0.022: temperature={self._temperature} makes the loss"
+                f'{name} with form="released" clamps sums of exponentials at 1e20, and scores'
+                f" reach this at a temperature below 0.022: temperature={self._temperature} makes the loss"
                 ' meaningless; use a higher one, or form="paper"',
                 stacklevel=3,
             )
@@ -114,14 +115,14 @@ class CCLK(ContrastiveObjective, ABC):
 
     @property
     def gram_name(self) -> str:
-        """The name in ``pairs.queue.grams`` of its Gram matrix, unique to this objective in a run."""
+        """The name of this objective's Gram matrix in ``pairs.queue.grams``, unique in a run."""
         return f"{self.on}/gram/{self.place}"
 
     def statistics(self) -> dict[str, Statistic]:
-        """The features of condition values, by the name in ``pairs.queue.grams`` of their Gram matrix.
+        """The kernel's features, under the name of their Gram matrix in ``pairs.queue.grams``.
 
         If a queue keeps that matrix (see `ccl_plugins.numerics.gram`), the operator is solved without
-        reading the whole queue.  Class ids do not need it.
+        reading the whole queue. Class ids do not need the matrix.
         """
         if self.form == "released" or getattr(self.kernel, "features", None) is None:
             return {}
@@ -138,7 +139,7 @@ class CCLK(ContrastiveObjective, ABC):
         """(n,) values of one pair of views, from what `log_weights` returns for the anchors' view."""
 
     def further_weights(self, pairs: Pairs) -> list[Weigh]:
-        """Weights of the queue, beside the operator's, whose log-sums `values` reads."""
+        """Further weights of the queue, whose log-sums `values` reads in addition to the operator's."""
         return []
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -176,7 +177,7 @@ class CCLK(ContrastiveObjective, ABC):
         return weights.masked_fill(~(eligible | own), 0)
 
     def solved(self, pairs: Pairs) -> Pairs:
-        """Pairs with the operator of all anchors, which are then taken some at a time."""
+        """Pairs with the operator of all anchors, before the anchors are split into parts."""
         read = self.joined(pairs.without_missing(self.conditions))
         views = {i for i, _ in pairs.cross(self.symmetric)}
         if read.samples.condition[self.on].ndim != 3:
@@ -244,13 +245,13 @@ class CCLK(ContrastiveObjective, ABC):
         return total if queued is None else torch.logaddexp(total, queued[0])
 
     def scaled(self, products: Tensor) -> tuple[Tensor, float]:
-        """Products and a factor that together are divided by τ; a τ with gradient divides the products."""
+        """Inner products and a factor, whose product is the scores; a τ with gradient is in the first."""
         if isinstance(self.temperature, Tensor):
             return products / self.temperature, 1.0
         return products, 1 / self.temperature
 
     def undefined_hint(self) -> str:
-        """The setting to change, with ``ridge=0`` or literal weights."""
+        """The setting to change if ``ridge=0`` or weights below 0 made the loss undefined."""
         if self.ridge == 0:
             return ": the kernel matrix is singular, and ridge is 0; use a ridge above 0"
         if self.negative_weights == "keep":
@@ -259,15 +260,15 @@ class CCLK(ContrastiveObjective, ABC):
 
 
 class FairCCLK(CCLK):
-    r"""Negatives weighted by similar condition, to hide a sensitive variable (Fair-CCLK).
+    r"""Weigh negatives by similarity of the condition, to hide a sensitive variable (Fair-CCLK).
 
     ``-log( e_ii / (e_ii + (b - 1) c_i) )``.  Positive: the own other view.  Negatives: the samples
-    weighted by the conditional operator.  So an anchor is told apart only from samples of similar
-    condition, for which the condition itself is of no use.
+    weighted by the conditional operator. So an anchor is compared only with samples of similar
+    condition, and the condition cannot tell them apart.
 
     ``form="released"`` leaves the own key out of ``c_i``, drops weights below 1e-6 and takes negatives
-    of the anchor's own view too.  If the kernel is so narrow that no weight remains, as with the
-    authors' settings on colors in 0..255, that loss is 0 and has no gradient.
+    of the anchor's own view too. If the kernel is so narrow that no weight remains (such as the
+    authors' settings on colors in 0..255), the released loss is 0 and has no gradient.
 
     Equation:
         \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + (b - 1) c_i}
@@ -303,11 +304,11 @@ class FairCCLK(CCLK):
 
 
 class HardNegCCLK(FairCCLK):
-    r"""Negatives weighted by similar embedding: hard negatives by a kernel (HardNeg-CCLK).
+    r"""Weigh negatives by similarity of the embedding: hard negatives by a kernel (HardNeg-CCLK).
 
     ``-log( e_ii / (e_ii + (b - 1) c_i) )``.  Positive: the own other view.  Negatives: the samples
-    weighted by the conditional operator, most of all those near the anchor.  It is Fair-CCLK's
-    equation with z = g(x), the anchor's embedding: give it the condition ``embedding``.
+    weighted by the conditional operator, most of all those near the anchor. The equation is
+    Fair-CCLK's with z = g(x), the anchor's embedding: take the condition ``embedding``.
 
     ``form="released"`` differs as in `FairCCLK`.
 
@@ -330,11 +331,11 @@ class HardNegCCLK(FairCCLK):
 
 
 class WeaklySupCCLK(CCLK):
-    r"""Positives weighted by similar condition, to learn from an auxiliary variable (WeaklySup-CCLK).
+    r"""Weigh positives by similarity of the condition, to learn an auxiliary variable (WeaklySup-CCLK).
 
     ``-log( c_i / (c_i + Σ_{j≠i} e_ij) )``.  Positives: the samples weighted by the conditional
-    operator, the own other view among them.  Negatives: the other samples, of equal weight.  Anchors
-    with zero similarity to every sample, themselves included (a row of zeros under a cosine kernel),
+    operator, the own other view among them. Negatives: the other samples, of equal weight. Anchors
+    with zero similarity to every sample and to themselves (a row of zeros under a cosine kernel)
     get weight 0.
 
     Equation:
@@ -342,10 +343,10 @@ class WeaklySupCCLK(CCLK):
         c_i = \sum_j W_{ji} e^{s_{ij}}, \quad W = (K + \lambda I)^{-1} K, \quad K_{ij} = k(z_i, z_j)
 
     Warning:
-        ``form="released"`` repels a sample's own views from each other: it leaves the own key out of
-        the positives and takes it as a negative.  It also drops weights below 1e-6, and takes other
-        samples of the anchor's own view as positives and negatives.  If no weight remains, all samples
-        are repelled.
+        ``form="released"`` repels a sample's own views from each other: the own key is not a
+        positive but a negative. It also drops weights below 1e-6, and takes other samples of the
+        anchor's own view as positives and negatives. If no weight remains, all samples are
+        repelled.
 
     Shape:
         (b, d), (b, d), condition (b,) or (b, c) -> ()

@@ -18,10 +18,10 @@ from ccl_plugins.protocols import Sizes, Table
 class Classification(LayeredHead):
     r"""Cross-entropy of a head that predicts class ids, or the mean binary cross-entropy of 0/1 columns.
 
-    ``-log p_c`` at the sample's class c.  Positives and negatives: none.  Each view is classified by
-    itself, all of equal weight, from the backbone's features.  As a guide it keeps the classes in the
-    vectors that it reads, or suppresses them: by a reversed gradient, by a uniform target or, without a
-    hidden layer, by the best linear head of the batch.
+    ``-log p_c`` at the sample's class c. Positives and negatives: none. Each view is classified by
+    itself, from the backbone's features, with equal weight. As a guide, the head keeps the classes
+    in the vectors that it reads, or suppresses them: by a reversed gradient, by a uniform target
+    or, without a hidden layer, by the best linear head of the batch.
 
     Equation:
         \ell_i = -\log \frac{e^{h_{z_i}(f_i)}}{\sum_c e^{h_c(f_i)}}
@@ -45,7 +45,7 @@ class Classification(LayeredHead):
 
     @property
     def suppressions(self) -> Sequence[Suppress]:
-        """Reversal, a uniform target and, of a linear head, least squares."""
+        """Reversal and a uniform target; a linear head has least squares too."""
         if self.hidden is None:
             return ("reversal", "uniform", "least_squares")
         return ("reversal", "uniform")
@@ -65,7 +65,8 @@ class Classification(LayeredHead):
         if z.ndim > 1:
             if z.shape[-1] != predicted.shape[-1]:
                 raise ValueError(
-                    f"{self.on} has {z.shape[-1]} columns, and the head predicts {predicted.shape[-1]}"
+                    f"{self.on} has {z.shape[-1]} columns, but the head predicts "
+                    f"{predicted.shape[-1]}"
                 )
             bits = z.to(predicted.dtype).expand_as(predicted)
             return functional.binary_cross_entropy_with_logits(
@@ -81,7 +82,7 @@ class Classification(LayeredHead):
         return (z[:, None] == classes).to(predicted.dtype)  # torch's one_hot waits for the device
 
     def hits(self, predicted: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether a class, or the part of the columns that, is predicted, of 1."""
+        """Whether the class is predicted (0 or 1), or the share of columns that are, each out of 1."""
         if z.ndim > 1:
             right = ((predicted > 0) == (z > 0.5)).to(predicted.dtype).mean(-1)
         else:
@@ -89,7 +90,7 @@ class Classification(LayeredHead):
         return right, torch.ones_like(right)
 
     def unsure(self, predicted: Tensor, z: Tensor) -> Tensor:
-        """Cross-entropies with all classes equally likely, or all bits at one half."""
+        """Cross-entropies with a target that makes all classes equally likely, or all bits 1/2."""
         if z.ndim > 1:
             return (functional.softplus(predicted) - predicted / 2).mean(-1)
         return predicted.logsumexp(-1) - predicted.mean(-1)

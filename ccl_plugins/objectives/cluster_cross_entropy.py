@@ -20,22 +20,25 @@ from ccl_plugins.protocols import Sizes, Table
 class ClusterCrossEntropy(ContrastiveObjective):
     r"""Cross-entropy of a linear classifier of the condition's classes: the baseline without contrast.
 
-    Positives and negatives: none.  Each view is classified separately, all of equal weight.  With labels
-    as the condition this is supervised training; with clusters, deep clustering.  If pairs have partners,
-    the first view alone is classified: the others show images of other values.
+    Positives and negatives: none. Each view is classified separately, with equal weight. With
+    labels as the condition this is supervised training; with clusters, deep clustering. If pairs
+    have partners, only the first view is classified, because the other views show images of other
+    values.
 
-    The linear layer is a parameter of this objective.  It exists from construction if ``dim`` and
-    ``classes`` are given, as your own loop needs it, otherwise from ``setup``.
+    The linear layer is a parameter of this objective. It exists from construction if ``dim`` and
+    ``classes`` are given, which a loop of your own needs; otherwise ``setup`` makes it.
 
     Equation:
         \ell_i = -\log \frac{e^{h_{z_i}(f_i)}}{\sum_c e^{h_c(f_i)}}
 
     Args:
-        dim: Width of the classified vectors; None: of the backbone's features, or of the projections.
+        dim: Width of the classified vectors; None: the width of the backbone's features, or of the
+            projections.
         classes: Number of classes, 2 to 2^20; None: as many as the condition has when training starts.
-            A condition that is fitted again during training, or in every step, needs the number.
-        of: The vectors that are classified: ``"backbone"`` features or the ``"projection"``; in a call
-            on raw embeddings, these.
+            Give the number if the condition is fitted again during training or computed in every
+            step.
+        of: The vectors that are classified: ``"backbone"`` features or the ``"projection"``; a call
+            on raw embeddings classifies these.
 
     Raises:
         TypeError: For a number that is not whole.

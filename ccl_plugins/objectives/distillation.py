@@ -1,4 +1,4 @@
-"""Distillation: features are held near to a condition, as those of the network before training."""
+"""Distillation: features are held near a condition, such as the features of the network before training."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from ccl_plugins.pairs.pairs import Pairs
 
 @dataclass(eq=False, repr=False)
 class Distillation(ContrastiveObjective):
-    r"""Distance of backbone features from a teacher's, which a condition holds, or of their relations.
+    r"""Distance of backbone features, or of their relations, from a teacher's, which a condition holds.
 
     Unit vectors x of the features of one view and z of the condition's values, of n samples of all
     processes.  ``"feature"``: ``1 - <x_i, z_i>``.  ``"relational"``: ``Σ_j p_ij log(p_ij / q_ij)`` over the
     other samples j, with ``p_ij = softmax_j(<z_i, z_j> / τ)`` and ``q_ij = softmax_j(<x_i, x_j> / τ)``.
-    The mean over views; positives and negatives: none.  Both are 0 for x = z.  The second is 0 too for x
-    that is turned as a whole, and lets x and z have different widths.
+    The mean over views; positives and negatives: none. Both are 0 for x = z. ``"relational"`` is 0
+    also if all x are rotated together, and x and z may have different widths.
 
     The condition is one vector for each sample, of the image without augmentation, as ``original`` and
-    ``encoder`` make it.  A view is held near to that, so that the features also learn to be the same in all
-    views.  If pairs have partners, the first view alone is read: the others show other images.
+    ``encoder`` make it. Each view is held near that vector, so the features also learn to be the
+    same in all views. If pairs have partners, only the first view is read, because the other views
+    show other images.
 
     Equation:
         \ell_i = 1 - \langle f_i, z_i \rangle \quad \text{or} \quad \ell_i = \sum_{j \neq i} p_{ij}
@@ -56,7 +57,7 @@ class Distillation(ContrastiveObjective):
         For relations: Park et al., Relational Knowledge Distillation (2019), whose relations are distances;
         as distributions: Passalis and Tefas, Learning Deep Representations with Probabilistic Knowledge
         Transfer (2018), and with a temperature Fang et al., SEED: Self-supervised Distillation for Visual
-        Representation (2021).  The formulas were written without the papers at hand.
+        Representation (2021). The formulas were written without access to the papers.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"form": "relational"}
@@ -104,7 +105,7 @@ class Distillation(ContrastiveObjective):
         return unit(z if z.ndim == 3 else z[None])
 
     def relations(self, pairs: Pairs, x: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Divergences of the features' relations from the teacher's, and whether a sample has others."""
+        """Divergences of the features' relations from the teacher's; weight 0 for a single sample."""
         keys = gather(x, 1) if pairs.processes > 1 else x
         others, missing = ~pairs.own(), pairs.samples.missing
         if missing is not None:

@@ -1,4 +1,4 @@
-"""The gradients of losses at the backbone's features, to compare how much each would change them."""
+"""The gradients of losses at the backbone's features, to compare how strongly each loss acts on them."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ COPYING = (
     "Unsqueeze",
     "View",
 )
-"""Operations that put numbers elsewhere and change none; autograd calls them ``<name>Backward<number>``."""
+"""Operations that only move or copy numbers; autograd calls them ``<name>Backward<number>``."""
 
 
 def gradient_norms(losses: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
     """0-d, the norms of the losses' gradients at the features of all processes' samples.
 
-    Methods hand on a reshaped, cast or concatenated copy of the features that the projections were made
-    of.  So the gradient is taken at what that copy was made from.  Where pairs have no features, at the
-    anchors.
+    A method may return a reshaped, cast or concatenated copy of the features that the projections
+    were made of. So the gradient is taken at the source of that copy; where pairs have no features,
+    at the anchors.
 
     Args:
-        losses: Each one number, with a graph that stays.
-        pairs: What they were computed of.
+        losses: Scalars, whose graph is retained.
+        pairs: The pairs that the losses were computed from.
 
     Raises:
-        ValueError: If the first loss has no gradient by the features.
+        ValueError: If the first loss has no gradient with respect to the features.
     """
     if torch.compiler.is_compiling():
         raise RuntimeError(
@@ -68,7 +68,7 @@ def gradient_norms(losses: Sequence[Tensor], pairs: Pairs) -> list[Tensor]:
 
 
 def meeting_point(pairs: Pairs) -> Tensor:
-    """The features, or the anchors of pairs without features, which all losses are computed of."""
+    """The features from which all losses are computed; for pairs without features, the anchors."""
     features = pairs.samples.features
     return pairs.anchors if features is None else features
 
@@ -81,7 +81,7 @@ def _gradients(loss: Tensor, edges: list[Any]) -> list[Tensor]:
 
 
 def origins(x: Tensor) -> Iterator[GradientEdge]:
-    """Where the numbers of a tensor come from, past all operations that only copy them."""
+    """The source of a tensor's numbers, before all operations that only copy them."""
     waiting = [get_gradient_edge(x)]
     while waiting:
         edge = waiting.pop()

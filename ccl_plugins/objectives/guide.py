@@ -1,4 +1,4 @@
-"""A guide: what is kept or suppressed of a condition, and by what."""
+"""A guide: it keeps a condition in the embeddings or suppresses it, by a head or an objective."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ccl_plugins.protocols import Objective, trait
 
 @dataclass(frozen=True)
 class Guide:
-    """What is kept or suppressed, and how.
+    """The condition that is kept or suppressed, and the way.
 
     Args:
         on: The name of the condition.
-        keep: Whether embeddings shall tell it (True), or not (False).
-        by: An objective that reads one condition, whose ``on`` becomes the guide's: a head, as
-            ``classification``, ``regression`` or ``prototypes``; ``hsic``; or one that contrasts.
-        weight: Of what reaches the encoder, 0 or more.
+        keep: Whether the embeddings shall hold the condition (True) or not (False).
+        by: An objective that reads one condition: a head (``classification``, ``regression`` or
+            ``prototypes``), ``hsic``, or a contrastive objective. Its ``on`` becomes the guide's.
+        weight: Factor of the gradient that reaches the encoder, 0 or more.
         at: The vectors that are guided; None: ``"features"`` for heads and measures of dependence,
             ``"projection"`` for other objectives.
-        suppress: How; None: the first of a head's ``suppressions``, and for objectives that hide the only
-            way there is.
+        suppress: The way to suppress; None: the first of a head's ``suppressions``, or the only way
+            of an objective that hides its condition.
     """
 
     on: str
@@ -40,7 +40,7 @@ class Guide:
 
     @property
     def way(self) -> str:
-        """What it is guided by, for messages."""
+        """The name of the objective in ``by``, for messages."""
         return type(self.by).__name__
 
     @property
@@ -55,7 +55,7 @@ class Guide:
 
 
 def read_guide(given: Any, number: int) -> Guide:
-    """A guide from its table, with its form checked."""
+    """A guide from its table, after a check of the table's keys and types."""
     place = f"guides[{number}]"
     if not isinstance(given, Guide):
         if not isinstance(given, Mapping):
@@ -66,14 +66,14 @@ def read_guide(given: Any, number: int) -> Guide:
             given = Guide(**given)
         except TypeError as error:
             raise TypeError(
-                f"{place} takes on, keep, by, and weight, at, suppress if they are not the usual: {error}"
+                f"{place} takes on, keep and by, and optionally weight, at and suppress: {error}"
             ) from None
     if not isinstance(given.keep, bool):
         raise TypeError(f"{place}: keep must be true or false, not {given.keep!r}")
     if isinstance(given.by, str) or not callable(getattr(given.by, "terms", None)):
         raise TypeError(
-            f"{place}: by must be an objective, as Regression(), not {given.by!r}; names are for files and"
-            " ccl.objective"
+            f"{place}: by must be an objective, such as Regression(), not {given.by!r}; names are "
+            "for files and ccl.objective"
         )
     if given.at is not None:
         one_of(f"{place}: at", given.at, ("features", "projection"))
@@ -82,7 +82,7 @@ def read_guide(given: Any, number: int) -> Guide:
 
 
 def refuse_clashes(guides: Sequence[Guide]) -> None:
-    """Refuse guides on one condition that are alike, or of which one keeps what the other suppresses."""
+    """Refuse two guides on one condition that are alike, or that contradict each other."""
     for i, one in enumerate(guides):
         for two in guides[:i]:
             if one.on != two.on:
@@ -90,7 +90,8 @@ def refuse_clashes(guides: Sequence[Guide]) -> None:
             same = one.at == two.at or one.guided_at == two.guided_at
             if one.way == two.way and one.keep == two.keep and same:
                 raise ValueError(
-                    f"there are two guides on {one.on!r} by {one.way}: take one, with more weight"
+                    f"there are two guides on {one.on!r} by {one.way}: take one of them, with more "
+                    "weight"
                 )
             if one.keep != two.keep and same:
                 raise ValueError(
@@ -99,7 +100,7 @@ def refuse_clashes(guides: Sequence[Guide]) -> None:
 
 
 def names_of(guides: Sequence[Guide]) -> list[str]:
-    """A name for each guide: its condition, and what tells it from others on that condition."""
+    """A name for each guide: its condition and, where several guides share the condition, a distinction."""
     names: list[str] = []
     for guide in guides:
         forms = (guide.on, f"{guide.on}/{guide.way}", f"{guide.on}/{guide.way}/{guide.at}")
@@ -112,12 +113,12 @@ def names_of(guides: Sequence[Guide]) -> list[str]:
 
 
 def objective_of(guide: Guide) -> ContrastiveObjective:
-    """What the guide minimizes, a copy that reads the guide's condition."""
+    """The objective that the guide minimizes: a copy that reads the guide's condition."""
     objective: Any = copy.deepcopy(guide.by)
     on = getattr(objective, "on", None)
     if not isinstance(objective, ContrastiveObjective) or on not in objective.conditions:
         raise ValueError(
-            f"{guide} needs an objective that reads one condition by its on, as cl_infonce"
+            f"{guide} needs an objective that reads one condition, named by on, such as cl_infonce"
         )
     if on not in ("condition", guide.on):
         raise ValueError(f"{guide} reads {on!r}: leave its on out, which is the guide's")
@@ -126,16 +127,18 @@ def objective_of(guide: Guide) -> ContrastiveObjective:
 
 
 def suppression_of(guide: Guide, objective: ContrastiveObjective) -> Suppress | None:
-    """How the guide suppresses; None: it keeps, or suppresses by being minimized.
+    """The way in which the guide suppresses; None: the guide keeps, or its loss is minimized to suppress.
 
     Raises:
         ValueError: For combinations without a meaning.
     """
     if guide.keep:
         if guide.suppress is not None:
-            raise ValueError(f"{guide} keeps it: suppress = {guide.suppress!r} is for keep = false")
+            raise ValueError(
+                f"{guide} keeps the condition: suppress = {guide.suppress!r} is for keep = false"
+            )
         if objective.hides and not objective.measures_dependence:
-            raise ValueError(f"{guide} would hide it: {guide.way} is for keep = false")
+            raise ValueError(f"{guide} would hide the condition: {guide.way} is for keep = false")
         return None
     if isinstance(objective, GuideHead):
         ways = objective.suppressions
@@ -147,13 +150,15 @@ def suppression_of(guide: Guide, objective: ContrastiveObjective) -> Suppress | 
         )
     if objective.hides:
         if guide.suppress not in (None, "objective"):
-            raise ValueError(f"{guide} hides it by being minimized: leave suppress out")
+            raise ValueError(
+                f"{guide} hides the condition when it is minimized: leave suppress out"
+            )
         return None
     if guide.suppress == "reversal":
         return "reversal"
     if guide.suppress == "objective":
         return None
     raise ValueError(
-        f"{guide} does not hide it by itself: take suppress = 'reversal', which reverses its gradient, or"
-        " 'objective' if it does"
+        f"{guide} does not declare that it hides the condition: take suppress = 'reversal', which "
+        "reverses its gradient, or 'objective' if it does hide it"
     )

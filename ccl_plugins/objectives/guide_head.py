@@ -1,4 +1,4 @@
-"""The base class of heads that predict a condition, as objectives and as what a guide learns."""
+"""The base class of heads that predict a condition, for use as objectives and in guides."""
 
 from __future__ import annotations
 
@@ -28,18 +28,19 @@ def reverse_gradient(x: Tensor) -> Tensor:
 
 @dataclass(eq=False, repr=False)
 class GuideHead(ContrastiveObjective, ABC):
-    """A prediction of a condition from features or projections, of every view, by a head that learns.
+    """A learned head that predicts a condition from the features or projections of every view.
 
-    Alone it is an objective: encoder and head learn to predict.  A guide of ``guided`` keeps a condition by
-    it, or suppresses it: then the head always learns to predict, with weight 1, and the encoder gets
-    another loss, through the head as it is.
+    Alone it is an objective: encoder and head learn to predict. A guide of ``guided`` uses the head
+    to keep a condition or to suppress it. To suppress, the head learns to predict with weight 1,
+    and the encoder gets another loss through the head, which that loss does not change.
 
     A head of your own declares ``value_types`` and defines ``setup``, which makes its parameters,
-    ``predict`` and ``errors``.  That is enough to keep, and to suppress by a reversed gradient.  ``unsure``
-    and ``residuals`` are two further ways, which ``suppressions`` then names; ``quality`` and ``hits`` are
-    logged.
+    ``predict`` and ``errors``. These suffice to keep, and to suppress by a reversed gradient.
+    ``unsure`` and ``residuals`` give two further ways, which ``suppressions`` must name;
+    ``quality`` and ``hits`` are logged.
 
-    If pairs have partners, the first view alone is read: the others show images of other values.
+    If pairs have partners, only the first view is read, because the other views show images of
+    other values.
 
     Args:
         on: The name of the condition.
@@ -49,15 +50,15 @@ class GuideHead(ContrastiveObjective, ABC):
     reads_queue = False
     reads_features = True
     quality: ClassVar[str] = ""
-    """The name under which the quotient of the sums of `hits` is logged; empty: none is."""
+    """The name under which the quotient of the two sums of `hits` is logged; empty: it is not logged."""
     at: At = field(default="features", init=False)
-    """The vectors that are read; a guide sets it."""
+    """The vectors that are read; a guide sets this."""
     suppress: Suppress | None = field(default=None, init=False)
-    """What the encoder gets: ``"reversal"``, the reversed gradient;
-    ``"least_squares"``, the same through the linear head that is best on the batch; ``"uniform"``, the
-    gradient that makes predictions uniform.  None: it learns to predict.  A guide sets it."""
+    """The gradient that the encoder gets: ``"reversal"``, the reversed one; ``"least_squares"``,
+    the same through the linear head that is best on the batch; ``"uniform"``, the one that makes
+    predictions uniform. None: the encoder learns to predict. A guide sets this."""
     outcome: Tensor = field(init=False)
-    """Sums over the last batch: of losses, of the two parts of the quality, and of samples."""
+    """Sums over the last batch: the losses, the two parts of the quality, and the samples."""
 
     exclude: None = field(default=None, init=False)
     gather_distributed: bool = field(default=False, init=False)
@@ -70,7 +71,7 @@ class GuideHead(ContrastiveObjective, ABC):
 
     @property
     def suppressions(self) -> Sequence[Suppress]:
-        """The ways in which it can suppress, the usual one first."""
+        """The ways in which the head can suppress, the default first."""
         return ("reversal",)
 
     def serve(self, at: At, suppress: Suppress | None) -> None:
@@ -101,7 +102,7 @@ class GuideHead(ContrastiveObjective, ABC):
         """(u, n) losses of predictions of the values z, (n,), (n, c) or (u, n, c)."""
 
     def hits(self, predicted: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """(u, n) each, what is right in a prediction, and of how much."""
+        """Two (u, n): the correct part of each prediction, and the whole."""
         raise NotImplementedError(f"{type(self).__name__} has a quality and no hits(predicted, z)")
 
     def unsure(self, predicted: Tensor, z: Tensor) -> Tensor:
@@ -117,15 +118,16 @@ class GuideHead(ContrastiveObjective, ABC):
         return None
 
     def check_read(self, name: str, condition: Condition) -> None:
-        """Refuse a condition of a pipeline without a table, whose values the head could not be made for."""
+        """Refuse a condition without a table: the head's size follows from the table's values."""
         if condition.refresh == "batch":
             raise ValueError(
-                f"{self.label} learns a head for the values of a table, and the condition {name!r} is"
-                " computed in every step: take one with refresh 'never' or 'epoch', or another objective"
+                f"{self.label} learns a head for the values of a table, but the condition {name!r} "
+                "is computed in every step: take a condition with refresh 'never' or 'epoch', or "
+                "another objective"
             )
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
-        """What the encoder minimizes, per view."""
+        """The loss that the encoder minimizes, per view."""
         x, z = self.vectors(pairs), self.values_of(pairs)
         if self.suppress is None:
             return self._observed(pairs, x, z)
@@ -138,7 +140,7 @@ class GuideHead(ContrastiveObjective, ABC):
         return values, self._weights(values, z)
 
     def learning(self, pairs: Pairs) -> Tensor | None:
-        """The loss of a head that suppresses, without a gradient by the encoder; None: it keeps."""
+        """The loss of a head that suppresses, without gradient for the encoder; None: the head keeps."""
         if self.suppress is None:
             return None
         pairs = self._prepared(pairs)
@@ -183,7 +185,7 @@ class GuideHead(ContrastiveObjective, ABC):
         return values, weights
 
     def collect(self, pairs: Pairs, x: Tensor, z: Tensor) -> None:
-        """Collect what `after_step` needs of a batch, in buffers that are not saved."""
+        """Collect the batch's part of what `after_step` needs, in buffers that are not saved."""
 
     def _weights(self, values: Tensor, z: Tensor) -> Tensor:
         counted = self.counted(z)
@@ -193,9 +195,9 @@ class GuideHead(ContrastiveObjective, ABC):
         """The condition's table."""
         if self.on not in tables:
             raise ValueError(
-                f"{self.label} needs a table of that condition for its head, and there is one of"
-                f" {', '.join(map(repr, tables)) or 'none'}; a condition that is computed in every step"
-                " has none"
+                f"{self.label} needs a table of that condition for its head; the tables are of "
+                f"{', '.join(map(repr, tables)) or 'no condition'}, and a condition that is "
+                "computed in every step has none"
             )
         return tables[self.on]
 
@@ -209,7 +211,7 @@ class GuideHead(ContrastiveObjective, ABC):
             raise ValueError(f"{self.label} reads {self.at} of width {width}, not {x.shape[-1]}")
 
     def refuse_missing(self, made: Tensor | None) -> Tensor:
-        """A tensor that ``setup`` makes; ValueError if it was not called."""
+        """A tensor that ``setup`` makes; ValueError if ``setup`` was not called."""
         if made is None:
             raise ValueError(
                 f"{self.label} has no head yet: call setup(tables, sizes) before the optimizer is made"
@@ -218,7 +220,7 @@ class GuideHead(ContrastiveObjective, ABC):
 
     @property
     def label(self) -> str:
-        """What it is, for messages."""
+        """The head's name for messages."""
         return f"{type(self).__name__} of {self.on!r}"
 
 
@@ -234,8 +236,8 @@ class LayeredHead(GuideHead, ABC):
 
     Args:
         hidden: Width of the layer between; None: the head is linear.
-        ridge: Of the head of ``suppress = "least_squares"``, in units of the mean variance of a feature,
-            above 0; None: 0.1.
+        ridge: The ridge of ``suppress = "least_squares"``, in units of the mean variance of a
+            feature, above 0; None: 0.1.
     """
 
     weight: Tensor | None = field(init=False)
@@ -254,7 +256,7 @@ class LayeredHead(GuideHead, ABC):
             self.register_parameter(name, None)
 
     def serve(self, at: At, suppress: Suppress | None) -> None:
-        """As `GuideHead.serve`; a ridge is for ``suppress = "least_squares"`` alone."""
+        """Take the settings of the guide; a ridge is only for ``suppress = "least_squares"``."""
         super().serve(at, suppress)
         if self.ridge is not None and suppress != "least_squares":
             raise ValueError(
@@ -282,12 +284,12 @@ class LayeredHead(GuideHead, ABC):
 
     @abstractmethod
     def targets(self, z: Tensor, predicted: Tensor) -> Tensor:
-        """(n, o) or (u, n, o) what predictions (u, n, o) should be, of values z."""
+        """(n, o) or (u, n, o) targets of the predictions (u, n, o), for values z."""
 
     def residuals(self, pairs: Pairs, x: Tensor, z: Tensor) -> Tensor:
         """Squared errors, the mean over outputs, of the ridge regression on all processes' samples.
 
-        Its coefficients have no gradient, and need none: the error does not change with them.
+        Its coefficients need no gradient: at the optimum the error does not change with them.
         """
         targets = self.targets(z, self.predict(x.detach(), frozen=True))
         center, weight, bias = self._fitted(pairs, x.detach(), targets)

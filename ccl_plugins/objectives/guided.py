@@ -1,4 +1,4 @@
-"""Guided: an objective beside guides, which keep or suppress conditions in what it learns."""
+"""Guided: an objective with guides, which keep or suppress conditions in the embeddings."""
 
 from __future__ import annotations
 
@@ -28,38 +28,40 @@ from ccl_plugins.protocols import Condition, Objective, trait
 
 
 class Guided(Mixture):
-    r"""An objective beside guides: each keeps or suppresses a condition in the embeddings.
+    r"""An objective with guides: each guide keeps or suppresses a condition in the embeddings.
 
     ``base + Σ_g w_g L_g``.  Positives and negatives are those of the base, and of guides that are
-    objectives.  A guide is a table with the keys of `Guide`; what it minimizes follows from ``by`` and
+    objectives. A guide is a table with the keys of `Guide`; its loss follows from ``by`` and
     ``keep``:
 
     - a head (`GuideHead`), such as ``classification``, ``regression`` or ``prototypes``.  ``keep = true``:
       encoder and head learn to predict, both with weight w.  ``keep = false``: the head learns with weight
-      1, whatever w is; ``suppress = "reversal"`` gives the encoder -w times its gradient, ``"uniform"`` w
-      times the gradient of the cross-entropy with a uniform target, through the head as it is.
-      ``"least_squares"`` gives it -w times the gradient of the squared error of the linear head that is
-      best on the batch, which the encoder cannot outrun: it is the default of a linear regression, whose
-      reversal has no bound.
-    - another objective.  ``keep = true``: minimized, as ``cl_infonce`` needs it; one that hides the
-      condition is refused.  ``keep = false``: one that hides the condition, as ``fair_cclk``, is minimized;
-      of another say ``suppress = "reversal"``, for a reversed gradient, or ``"objective"``, if it hides it
-      by itself.
+      1, whatever w is; ``suppress = "reversal"`` gives the encoder -w times the head's gradient,
+      ``"uniform"`` w times the gradient of the cross-entropy with a uniform target, through the
+      current head. ``"least_squares"`` gives the encoder -w times the gradient of the squared error
+      of the linear head that is best on the batch. It is the default of a linear regression,
+      because reversal is unbounded there.
+    - another objective. ``keep = true``: minimized, such as ``cl_infonce``; an objective that hides
+      the condition is refused. ``keep = false``: an objective that hides the condition, such as
+      ``fair_cclk``, is minimized; for another one set ``suppress = "reversal"``, for a reversed
+      gradient, or ``"objective"``, if minimizing it hides the condition.
     - a measure of dependence: ``hsic`` is minimized to suppress, and maximized to keep.
 
-    A guide reads backbone ``features`` or the ``projection``, in every view with equal weight; of a method
-    with momentum keys the anchors' views.  Objectives as guides of features compare without the queue.
+    A guide reads backbone ``features`` or the ``projection``, in every view with equal weight; with
+    momentum keys, in the anchors' views. A guide that is an objective on features does not use the
+    queue.
 
-    ``balance="gradient"`` brings each guide's gradient to w times the norm of the base's: both are measured
-    at the features, over the samples of all processes, in every batch (with ``accumulate``, in each of
-    them), so the base goes backward through the projection twice.  It is not compiled.
+    ``balance="gradient"`` brings each guide's gradient to w times the norm of the base's: both are
+    measured at the features, over the samples of all processes, in every batch (with
+    ``accumulate``, in every part). So the base goes backward through the projection twice, and the
+    objective is not compiled.
 
     Equation:
         \mathcal{L}_{\text{base}} + \sum_g w_g \mathcal{L}_g
 
     Args:
         base: The objective that is guided.
-        guides: One or more, tables or `Guide`.
+        guides: One or more guides, as tables or `Guide`.
         balance: ``"gradient"``; None: the weights are used as they are.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
@@ -74,8 +76,8 @@ class Guided(Mixture):
         target.  Kinds of guides and their balance are after Gardès et al., Who Needs Labels? Adapting
         Vision Foundation Models With the Metadata You Already Have (2026), FINO: prototypes with momentum
         and a contrastive loss for discrete metadata, regression for continuous, reversal for what is
-        spurious.  The formulas are our own: they were written from the paper's abstract and public
-        summaries, and neither its text nor its code was at hand.
+        spurious. The formulas are our own: they were written from the paper's abstract and public
+        summaries, without its text or code.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -97,7 +99,7 @@ class Guided(Mixture):
         super(Mixture, self).__init__(gather_distributed=gather_distributed)
         read = [read_guide(table, i) for i, table in enumerate(guides)]
         if not read:
-            raise ValueError(f"guides must be one or more, not {guides!r}")
+            raise ValueError(f"give one or more guides, not {guides!r}")
         refuse_clashes(read)
         if balance is not None:
             one_of("balance", balance, ("gradient",))
@@ -114,9 +116,9 @@ class Guided(Mixture):
         self.register_buffer("factors", torch.zeros(len(parts) - 1), persistent=False)
 
     losses: Tensor
-    """The last batch's loss of each part, over all processes."""
+    """The loss of each part in the last batch, over all processes."""
     factors: Tensor
-    """What each guide's loss was multiplied by, if balanced."""
+    """The factor of each guide's loss, if balanced."""
 
     def _guides(self) -> list[GuidePart]:
         return [part for part in self.parts.values() if isinstance(part, GuidePart)]
@@ -129,20 +131,21 @@ class Guided(Mixture):
             accepted = part.objective.conditions[name]
             if condition.value_type not in accepted:
                 raise ValueError(
-                    f"{part.guide} needs a {' or '.join(accepted)} condition, and it is"
-                    f" {condition.value_type}: take by = 'classification' for class ids and 0/1 columns,"
+                    f"{part.guide} needs a {' or '.join(accepted)} condition, but this one is "
+                    f"{condition.value_type}: take by = 'classification' for class ids and 0/1 "
+                    "columns,"
                     " 'regression' for numbers, or 'hsic' for any"
                 )
         super().check_read(name, condition)
 
     def statistics(self) -> dict[str, Any]:
-        """The statistics that objectives ask a queue to keep; guides of features do not read it."""
+        """The statistics that objectives ask a queue to keep; guides of features do not read the queue."""
         unread = [part.objective for part in self._guides() if part.at == "features"]
         names = {name for objective in unread for name in trait(objective, "statistics")()}
         return {k: x for k, x in super().statistics().items() if k not in names}
 
     def scalars(self) -> dict[str, Tensor]:
-        """Each part's loss, a head's quality, and the numbers that change, as ``"<part>/<number>"``."""
+        """Each part's loss, each head's quality, and the numbers that change, as ``"<part>/<number>"``."""
         numbers = {f"{name}/loss": loss for name, loss in zip(self.parts, self.losses, strict=True)}
         if self.balance is not None:
             names = [name for name in self.parts if name != "base"]
@@ -180,7 +183,7 @@ class Guided(Mixture):
         return meeting_point(pairs).requires_grad
 
     def _factors(self, losses: Sequence[Tensor], pairs: Pairs) -> list[Any]:
-        """What each loss is multiplied by."""
+        """The factor of each loss."""
         weights = [part.weight for part in self.parts.values()]
         if not self._is_balanced(pairs):
             return weights
@@ -214,7 +217,7 @@ class GuidePart(Part):
         head, measure = isinstance(objective, GuideHead), objective.measures_dependence
         self.at: At = guide.guided_at
         self.reversed = not head and (suppress == "reversal" or (guide.keep and measure))
-        """Whether what the objective reads gets a reversed gradient; a head does this itself."""
+        """Whether the vectors that the objective reads get a reversed gradient; a head does this itself."""
         self.normalized = objective.embedding == "sphere" and not measure
         if isinstance(objective, GuideHead):
             objective.serve(self.at, suppress)

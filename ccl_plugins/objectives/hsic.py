@@ -17,7 +17,7 @@ from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
 
 SAMPLES = 512
-"""The most samples a median is taken over, which bounds its cost."""
+"""The most samples of a median, which bounds its cost."""
 
 
 @dataclass(eq=False, repr=False)
@@ -30,8 +30,8 @@ class HSIC(ContrastiveObjective):
     diagonal of 0.  The mean over views.  It is 0 for fewer samples than the estimator needs: 2, or 4 for
     the unbiased one.
 
-    Alone it has nothing to learn: equal embeddings are independent of everything.  It is a guide of
-    ``guided``, or one objective of a mixture.  No gradient flows through the median.
+    Do not minimize HSIC alone: equal embeddings are independent of every condition. Use it as a
+    guide of ``guided``, or as one objective of a mixture. No gradient flows through the median.
 
     Equation:
         \text{unbiased:} \quad \frac{1}{n (n - 3)} \left( \operatorname{tr}( K' L' ) +
@@ -45,16 +45,16 @@ class HSIC(ContrastiveObjective):
         (b, d), ..., condition (b,) or (b, c) -> ()
 
     Args:
-        kernel: A similarity of condition values; None: the Gaussian of the median squared distance of
-            different values, which for class ids is their equality, up to a factor.
+        kernel: A similarity of condition values; None: the Gaussian of the median squared distance
+            of different values; for class ids this is equality, up to a factor.
         embedding_kernel: A similarity of embeddings; None: the same Gaussian.
-        estimator: ``"unbiased"``, which is 0 in the mean for independent values, or ``"biased"``, which
-            is never below 0.
+        estimator: ``"unbiased"``, whose expectation is 0 for independent values, or ``"biased"``,
+            which is never below 0.
 
     Source:
         Gretton et al., Measuring Statistical Dependence with Hilbert-Schmidt Norms (2005), eq. (9);
-        Song et al., Feature Selection via Dependence Maximization (2012), eq. (4).  Derived from the
-        papers alone.
+        Song et al., Feature Selection via Dependence Maximization (2012), eq. (4). Written from the
+        papers.
     """
 
     value_types = VALUE_TYPES
@@ -72,7 +72,7 @@ class HSIC(ContrastiveObjective):
     on: str = "condition"
 
     def __post_init__(self) -> None:
-        """Declare whether the similarity of embeddings may have a median as its scale, held constant."""
+        """Declare whether the similarity of embeddings has a median, without gradient, as its scale."""
         super().__post_init__()
         scale = getattr(self.embedding_kernel, "scale", None)
         self.stops_gradient = not isinstance(scale, float | int)

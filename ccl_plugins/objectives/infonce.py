@@ -1,7 +1,7 @@
 """InfoNCE, one positive against the other samples of the batch and the queue, and its relatives.
 
-NT-Xent and CMC compare other views; WeaklySup-, Fair- and HardNeg-InfoNCE, the baselines of CCL-K, have
-other positives or negatives.
+NT-Xent and CMC compare different views; WeaklySup-, Fair- and HardNeg-InfoNCE, the baselines of
+CCL-K, choose different positives or negatives.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class InfoNCE(ContrastiveObjective):
 
     ``-log( e_ii / Σ_j e_ij )``.  Positive: the own sample's other view.  Negatives: the other samples'
     keys of that view, of the anchor's own view too if ``within_view``, and the queue; all of equal
-    weight.  Anchors without negatives get weight 0.  With ``within_view`` it is NT-Xent, SimCLR's loss.
+    weight. Anchors without negatives get weight 0. With ``within_view`` the loss is NT-Xent,
+    SimCLR's loss.
 
     Equation:
         \ell_i = -\log \frac{e^{s_{ii}}}{e^{s_{ii}} + \sum_{j \in \mathcal{N}_i} e^{s_{ij}}}
@@ -108,7 +109,7 @@ def negatives(
 ) -> tuple[Tensor, Tensor | int]:
     """(n,) log-sum-exp of the scores of the negatives, and how many there are, a number or (n,).
 
-    Arguments as in `Pairs.negatives`.
+    The arguments are those of `Pairs.negatives`.
     """
     own_view = pairs.within(i) if within_view else None
     blocks: list[tuple[Tensor, Tensor | None, int | None]]
@@ -166,8 +167,8 @@ class CMC(InfoNCE):
         \sum_{v \neq w} \operatorname{mean}_i -\log \frac{e^{s_{ii}^{vw}}}{\sum_j e^{s_{ij}^{vw}}}
 
     Args:
-        graph: The views that are compared: ``"full"``: every two; ``"core"``: the first with each
-            other view.
+        graph: The views that are compared: ``"full"``: every two views; ``"core"``: the first with
+            each other view.
         reduction: ``"sum"`` over the ordered pairs of views, or their ``"mean"``.
 
     Defaults:
@@ -253,11 +254,11 @@ class HardNegInfoNCE(InfoNCE):
 
     Defaults:
         temperature: Here: that of the other conditional objectives.
-        nearest: Here: the paper leaves the sampler open.
+        nearest: Here: the paper does not say how negatives are sampled.
 
     Source:
-        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (5), which leaves open how
-        keys near the anchor are drawn.
+        Tsai et al., Conditional Contrastive Learning with Kernel (2022), eq. (5), which does not
+        say how keys near the anchor are drawn.
     """
 
     streams_queue = False

@@ -21,32 +21,33 @@ Given: TypeAlias = Tensor | tuple[Tensor, ...] | Mapping[str, Tensor]
 
 
 class Questions:
-    """What is asked of the values of a call, whose answers are read from the device together.
+    """Checks of the values of a call, whose results are read from the device together.
 
-    A read waits for all that was launched before.  So a question is a number on the device, which is finite
-    if all is right, and one sum of them is read.  Only if it is not finite is it looked up what is wrong.
+    A read waits for all work launched before. So a question is a number on the device, which is
+    finite if the values are right, and only the sum of all questions is read. If the sum is not
+    finite, the questions are read one by one.
     """
 
     def __init__(self) -> None:
         self._asked: list[tuple[Tensor, Callable[[], None]]] = []
 
     def ask(self, number: Tensor, refuse: Callable[[], None]) -> None:
-        """Keep a number, and what raises an error if something is wrong."""
+        """Keep a question's number, and the function that raises an error if the values are wrong."""
         self._asked.append((number.detach(), refuse))
 
     def answered(self, *more: Tensor) -> bool:
-        """Whether all numbers, and more, are finite; this waits for the device."""
+        """Whether all questions' numbers, and the given ones, are finite; this waits for the device."""
         numbers = [*more, *(number for number, _ in self._asked)]
         return not numbers or math.isfinite(sum(numbers[1:], numbers[0].detach()))
 
     def refuse(self) -> None:
-        """Raise the error of the first question whose answer is wrong, if there is one: sums overflow."""
+        """Raise the error of the first question that fails, if any does: a sum may also overflow."""
         for _, refuse in self._asked:
             refuse()
 
 
 def stack_views(name: str, views: Sequence[Tensor], min_views: int, questions: Questions) -> Tensor:
-    """Embeddings (b, d) of several views as one tensor (u, b, d); ``name`` is the objective's."""
+    """Embeddings (b, d) of several views as one tensor (u, b, d); ``name`` is the objective's name."""
     if len(views) < min_views:
         raise ValueError(f"{name} needs at least {min_views} views, not {len(views)}")
     shapes = [tuple(v.shape) for v in views]
@@ -65,10 +66,10 @@ def stack_features(
     """Backbone features (b, f) of the views, or of the first of them, as one tensor (u, b, f).
 
     Args:
-        name: The objective's.
-        features: What the caller gave.
+        name: The objective's name.
+        features: The caller's argument.
         views: (u, b, d).
-        questions: Gets those of the values.
+        questions: Gets the questions about the values.
     """
     several = isinstance(features, tuple | list)
     shapes = [tuple(getattr(f, "shape", ())) for f in (features if several else [])]
@@ -114,11 +115,11 @@ def read_condition(
     """The values of each condition that an objective reads.
 
     Args:
-        name: The objective's.
+        name: The objective's name.
         wanted: The conditions that it reads.
-        given: What the caller gave.
+        given: The caller's argument.
         views: (u, b, d).
-        questions: Gets those of the values.
+        questions: Gets the questions about the values.
         ignore: Whether values may be missing: NaN, or -1 among class ids.
     """
     if given is None:
@@ -141,7 +142,7 @@ def read_condition(
     if missing := [key for key in wanted if key not in named]:
         raise TypeError(f"{name} reads the condition {missing[0]!r}, but got {sorted(named)}")
     if unread := [key for key in named if key not in wanted]:
-        raise TypeError(f"{name} reads {_list(wanted)}, and not the condition {unread[0]!r}")
+        raise TypeError(f"{name} reads {_list(wanted)}, but not the condition {unread[0]!r}")
     return {
         key: _values(name, key, named[key], wanted[key], views, questions, ignore) for key in wanted
     }
@@ -215,13 +216,15 @@ def _refuse_non_finite(what: str, x: Tensor, ignore: bool = False) -> None:
 
 
 def _refuse_below(what: str, z: Tensor, lowest: int) -> None:
-    way_out = '; ids begin at 0, and -1 means a missing value: missing="ignore" leaves these out'
+    way_out = (
+        '; ids begin at 0, and -1 means a missing value: missing="ignore" leaves such samples out'
+    )
     below = z.reshape(len(z), -1) < lowest
     _refuse_rows(f"{what} holds class ids below {lowest}", below, way_out)
 
 
 def _refuse_rows(what: str, entries: Tensor, way_out: str = "") -> None:
-    """Raise an error that lists the rows of (b, ·) with an entry of True; this waits for the device."""
+    """Raise an error that lists the rows of (b, ·) that hold a True; this waits for the device."""
     if (wrong := entries.any(1)).any():
         raise ValueError(f"{what} in {count(wrong, 'rows')}{way_out}")
 

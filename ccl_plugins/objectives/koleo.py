@@ -31,7 +31,7 @@ class KoLeo(ContrastiveObjective):
 
     Args:
         at: ``"projection"``, or ``"features"`` of the backbone; in a call, give these as ``features=``.
-        views: The number of views, the first ones, that are spread, 1 to 1024; None: all.
+        views: The number of views that are spread, the first ones, 1 to 1024; None: all.
         eps: ε, above 0; it is added to each difference of coordinates too, as in lightly.
 
     Raises:
@@ -42,9 +42,9 @@ class KoLeo(ContrastiveObjective):
         eps: Code: 1e-8. Here: that of DINOv2 and lightly.
 
     Source:
-        Sablayrolles et al., Spreading Vectors for Similarity Search (2019); on one process as lightly's
-        ``KoLeoLoss``, which looks for neighbors within each.  The weight: Oquab et al., DINOv2: Learning
-        Robust Visual Features without Supervision (2023).
+        Sablayrolles et al., Spreading Vectors for Similarity Search (2019); on one process the same
+        as lightly's ``KoLeoLoss``, which looks for neighbors within each process. The weight: Oquab
+        et al., DINOv2: Learning Robust Visual Features without Supervision (2023).
     """
 
     min_views = 1

@@ -30,12 +30,12 @@ TAKES: Mapping[str, str] = {
     "VICRegLoss": "two views",
     "VISRegLoss": "global and local views",
 }
-"""What each loss is called on, of (n, d) projections."""
+"""The arguments of each loss, made of (n, d) projections."""
 
 MIN_VIEWS = {"one view": 1, "global and local views": 3}
 WITHIN_VIEW = ("DCLLoss", "DCLWLoss", "DirectCLRLoss", "MACLLoss", "NTXentLoss")
 STOPS_GRADIENT = ("DCLWLoss", "MACLLoss", "VISRegLoss")
-"""Losses that hold a weight or a scale constant on purpose."""
+"""Losses that keep a weight or a scale constant by design."""
 
 _PATCHES = "it compares patches of an image, and a method has one embedding per view"
 _MASKS = "it needs masks, and a method has whole views"
@@ -62,24 +62,24 @@ UNUSABLE: Mapping[str, str] = {
     "Whitening2d": "it is a layer",
     "WMSELoss": _STATE,
 }
-"""Why a loss cannot be used, or what to use in its place."""
+"""Why a loss cannot be used, or its replacement."""
 
 
 class Lightly(ContrastiveObjective):
     r"""A loss of lightly, by the name of its class.
 
-    It is called on projections as they are, not normalized: of every two views, or of all views where the
-    loss takes these; the mean over the calls is the loss.  With keys of their own, two views are an anchor
-    and a key, in both directions.  All samples of all processes are gathered first, so that every process
-    computes the loss of the whole batch, and two processes equal one; lightly's own
+    The loss reads projections that are not normalized: those of every two views, or of all views if
+    it takes all. The result is the mean over these calls. With momentum keys, the two views are an
+    anchor and a key, in both directions. All samples of all processes are gathered first, so that
+    every process computes the loss of the whole batch, and two processes equal one; lightly's own
     ``gather_distributed`` is not used.
 
-    Losses on one view: ``KoLeoLoss``, ``SIGReg``, of each anchor view.  On all views: ``EMPSSLLoss``,
-    ``FroSSLLoss``.  Where global and local views differ, ``LeJEPALoss`` and ``VISRegLoss``, the first two
-    are the global ones.  ``MMCRLoss`` takes anchors and keys, as many of each.  ``SIGReg``,
-    ``LeJEPALoss`` and ``VISRegLoss`` draw directions in each step; each process draws its own.
-    ``DirectCLRLoss`` is meant for features without a head: a method gives it projections, so call it on
-    features in a loop of your own.
+    ``KoLeoLoss`` and ``SIGReg`` read each anchor view alone. ``EMPSSLLoss`` and ``FroSSLLoss`` read
+    all views. For ``LeJEPALoss`` and ``VISRegLoss``, the first two views are the global ones.
+    ``MMCRLoss`` takes anchors and keys, in equal number. ``SIGReg``, ``LeJEPALoss`` and
+    ``VISRegLoss`` draw directions in each step; each process draws its own. ``DirectCLRLoss`` is
+    meant for features without a head, but a method gives it projections: call it on features in a
+    loop of your own.
 
     Equation:
         \mathcal{L} = \operatorname{mean}_{v < w} \, \mathrm{loss}(x^v, x^w)
@@ -93,8 +93,9 @@ class Lightly(ContrastiveObjective):
 
     Raises:
         TypeError: For an option that it does not take.
-        ValueError: For a loss that is unknown, or that cannot be computed from projections; for a memory
-            bank; for pairs with masks or explicit draws, which no loss of lightly reads.
+        ValueError: For a loss that is unknown, or that cannot be computed from projections; for a
+            memory bank; for pairs with masks or explicit draws, because no loss of lightly reads
+            these.
 
     Source:
         lightly, https://github.com/lightly-ai/lightly; the papers are named in each class.
@@ -135,7 +136,9 @@ class Lightly(ContrastiveObjective):
         """The value of the whole batch, for each anchor."""
         self.refuse_draws(pairs)
         if pairs.positive is not None or pairs.negative is not None:
-            raise ValueError(f"lightly's {self.name} reads no masks: use an objective as infonce")
+            raise ValueError(
+                f"lightly's {self.name} reads no masks: use an objective such as infonce"
+            )
         n = pairs.anchors.shape[1]
         if n < 2:
             raise ValueError(f"lightly's {self.name} compares samples: a batch needs at least 2")
@@ -170,8 +173,8 @@ def _build(loss: type, options: Mapping[str, Any]) -> Any:
     name, parameters = loss.__name__, inspect.signature(loss).parameters
     if "gather_distributed" in options:
         raise TypeError(
-            "gather_distributed is an argument of the objective and no option of the loss; in a pipeline"
-            " the samples of all processes are always compared"
+            "gather_distributed is an argument of the objective, not an option of the loss; a "
+            "pipeline always compares the samples of all processes"
         )
     if options.get("memory_bank_size"):
         raise ValueError(
@@ -184,7 +187,9 @@ def _build(loss: type, options: Mapping[str, Any]) -> Any:
                 f"lightly's {name} has no option {option!r}.{did_you_mean(option, parameters)}"
             )
         if isinstance(value, Mapping):
-            raise TypeError(f"{option} must be a number, as lightly reads it, not {value!r}")
+            raise TypeError(
+                f"{option} must be a number, because lightly reads it as one, not {value!r}"
+            )
         default = parameters[option].default
         if isinstance(default, int | float) and not isinstance(default, bool):
             (positive if option == "temperature" else finite)(option, number(option, value))

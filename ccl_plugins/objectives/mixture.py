@@ -35,11 +35,11 @@ COMBINED: Mapping[str, Callable[[list[Any]], Any]] = {
     "compiles": all,
     "in_parts": all,
 }
-"""What a mixture is, of what its objectives declare."""
+"""How a mixture's declarations follow from those of its objectives."""
 
 
 def _calling_all(name: str) -> Callable[..., None]:
-    """A method of a mixture that calls the trait of this name of all its objectives."""
+    """A method of a mixture that calls the trait with this name on all its objectives."""
 
     def call(self: Mixture, *args: Any) -> None:
         for declared in self._declared(name):
@@ -51,17 +51,19 @@ def _calling_all(name: str) -> Callable[..., None]:
 class Mixture(ContrastiveObjective):
     r"""Weighted sum of several objectives on the same pairs.
 
-    ``Σ_k w_k loss_k``.  Positives, negatives and their weights are those of each objective.  Each reads
-    the condition that its ``on`` names: a fair one a sensitive column and a supervised one labels, say.
-    Inner products are computed once for all objectives without ``exclude``.  If some need raw embeddings,
-    as ``lightly`` does, the others get these normalized.
+    ``Σ_k w_k loss_k``. Positives, negatives and their weights are those of each objective. Each
+    objective reads the condition that its ``on`` names: for example, a fair one reads a sensitive
+    column and a supervised one reads labels. Inner products are computed once for all objectives
+    without ``exclude``. If some objectives need raw embeddings, such as ``lightly``, the others get
+    normalized ones.
 
     Equation:
         \sum_k w_k \mathcal{L}_k
 
     Args:
         objectives: One or more, in order or by name.
-        weights: One for each, 0 or more, in the same order or by the same names; None: all 1.
+        weights: One weight for each objective, 0 or more, in the same order or by the same names;
+            None: all 1.
         gather_distributed: In a call on raw embeddings, compare with the samples of all processes; the
             objectives' own settings are not read.
 
@@ -90,8 +92,8 @@ class Mixture(ContrastiveObjective):
         for name in members:
             if not is_module_name(name):
                 raise ValueError(
-                    f"an objective of a mixture cannot be called {name!r}: a name has no dots, and is none"
-                    " that a torch.nn.ModuleDict has for itself"
+                    f"an objective of a mixture cannot be called {name!r}: a name must have no "
+                    "dots, and must not be an attribute of torch.nn.ModuleDict"
                 )
         given = dict.fromkeys(members, 1.0) if weights is None else _by_name(weights)
         if given.keys() != members.keys():
@@ -122,7 +124,7 @@ class Mixture(ContrastiveObjective):
                 trait(part.objective, "check_read")(name, condition)
 
     def set_place(self, place: str) -> None:
-        """Name the objectives, and those of mixtures among them, by their path from the outermost one."""
+        """Name the objectives by their path from the outermost mixture."""
         self.place = place
         for name, part in self.parts.items():
             if isinstance(part.objective, ContrastiveObjective):
@@ -159,7 +161,7 @@ class Mixture(ContrastiveObjective):
         return self._sum(pairs, lambda objective, given: objective.loss(given))
 
     def defined_loss(self, pairs: Pairs) -> Tensor:
-        """As ``loss``, with a check of each objective that waits for the device."""
+        """Compute ``loss`` with each objective's check, which waits for the device."""
         return self._sum(
             pairs,
             lambda objective, given: (
@@ -189,17 +191,17 @@ class Mixture(ContrastiveObjective):
         return self._shaped(self.terms(pairs), pairs.anchors.shape[1])
 
     def _declared(self, name: str) -> list[Any]:
-        """What each objective declares as a trait."""
+        """The value of a trait for each objective."""
         return [trait(part.objective, name) for part in self.parts.values()]
 
     def _with_pairs(self, pairs: Pairs) -> Iterator[tuple[Part, Pairs]]:
-        """Each objective with the pairs as it needs them, raw or on the sphere."""
+        """Each objective with the pairs that it needs, raw or normalized."""
         sphere = pairs.normalized() if self._both_kinds else pairs
         for part in self.parts.values():
             yield part, pairs if part.objective.embedding == "raw" else sphere
 
     def _term_factors(self, pairs: Pairs) -> Sequence[Any]:
-        """What the terms of each objective are multiplied by."""
+        """The factor of each objective's terms."""
         return [part.weight for part in self.parts.values()]
 
     def _sum(self, pairs: Pairs, loss: Callable[[Any, Pairs], Tensor]) -> Tensor:
@@ -220,7 +222,7 @@ class Part(nn.Module):
         self.weight = weight
 
     def learning(self, pairs: Pairs) -> Tensor | None:
-        """A loss beside the objective's whose gradient alone counts; None: there is none."""
+        """A further loss of which only the gradient counts; None: there is none."""
         return None
 
 

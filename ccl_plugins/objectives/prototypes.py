@@ -22,16 +22,16 @@ from ccl_plugins.protocols import Sizes, Table
 
 @dataclass(eq=False, repr=False)
 class Prototypes(GuideHead):
-    r"""Cross-entropy of a vector's nearness to moving averages, one of each class.
+    r"""Cross-entropy of a vector's similarities to prototypes, the moving averages of the classes.
 
     ``-log softmax_c(<x, p_c> / τ)`` at the sample's class, of unit vectors x and p, from the backbone's
     features.  Positives and negatives: none; the prototypes of the other classes repel.  After each
     optimizer step the prototypes of the classes in the batch move: ``p_c ← m p_c + (1 - m) mean of their
-    x``, made unit-norm.  A class has no prototype before its first sample; until then it is no candidate,
-    and its samples do not count.  No gradient flows through the prototypes.
+    x``, made unit-norm. A class has no prototype before the step after its first sample; until then
+    it is not a candidate, and its samples do not count. No gradient flows through the prototypes.
 
-    As a guide it keeps the classes in what it reads, or suppresses them, by a reversed gradient or by a
-    uniform target.
+    As a guide, the head keeps the classes in the vectors that it reads, or suppresses them by a
+    reversed gradient or a uniform target.
 
     Equation:
         \ell_i = -\log \frac{e^{\langle f_i, p_{z_i} \rangle / \tau}}{\sum_c e^{\langle f_i, p_c
@@ -47,7 +47,7 @@ class Prototypes(GuideHead):
 
     Defaults:
         temperature: Here: that of ``supcon``.
-        momentum: Here: of no paper.
+        momentum: Here: our choice.
 
     Source:
         After Gardès et al., Who Needs Labels? Adapting Vision Foundation Models With the Metadata You
@@ -62,7 +62,7 @@ class Prototypes(GuideHead):
     prototypes: Tensor | None = field(init=False)
     """(C, f), unit-norm; 0 for a class without samples."""
     sums: Tensor = field(init=False)
-    """(C, f + 1) of the vectors since the last step, and their number."""
+    """(C, f + 1) sums of the vectors since the last step, and their number."""
 
     temperature: Scalar = ScalarAttribute(positive, default=0.1)
     momentum: float = checked(below_one, default=0.9)
@@ -88,7 +88,7 @@ class Prototypes(GuideHead):
         self.sums = torch.zeros(len(self.prototypes), self.width(sizes) + 1)
 
     def check_condition(self, condition: Mapping[str, Tensor]) -> None:
-        """Refuse class ids that have no place."""
+        """Refuse class ids out of range."""
         refuse_unknown(self.on, condition[self.on], self.prototypes)
 
     def predict(self, x: Tensor, frozen: bool) -> Tensor:
@@ -113,7 +113,7 @@ class Prototypes(GuideHead):
         return values.masked_fill(~self.counted(z), 0)
 
     def hits(self, predicted: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Whether the own prototype is the nearest, of 1."""
+        """Whether the own prototype is the nearest (0 or 1), out of 1."""
         right = (predicted.argmax(-1) == z).to(predicted.dtype)
         return right, torch.ones_like(right)
 

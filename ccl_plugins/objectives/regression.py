@@ -16,10 +16,10 @@ from ccl_plugins.protocols import Sizes, Table
 class Regression(LayeredHead):
     r"""Mean squared error of a head that predicts values, standardized by their means and deviations.
 
-    ``mean_c (p_c - (z_c - mean_c) / deviation_c)²``.  Positives and negatives: none.  Each view is read by
-    itself, all of equal weight, from the backbone's features.  As a guide it keeps the values in the
-    vectors that it reads, or suppresses them: by a reversed gradient or, without a hidden layer, by the
-    best linear head of the batch, which the encoder cannot outrun.
+    ``mean_c (p_c - (z_c - mean_c) / deviation_c)²``. Positives and negatives: none. The head reads
+    each view's backbone features by itself, with equal weight. As a guide, the head keeps the
+    values in the vectors that it reads, or suppresses them: by a reversed gradient or, without a
+    hidden layer, by the best linear head of the batch.
 
     Equation:
         \ell_i = \operatorname{mean}_c \left( h_c(f_i) - \frac{z_{ic} - \mu_c}{\sigma_c} \right)^2
@@ -45,7 +45,7 @@ class Regression(LayeredHead):
 
     @property
     def suppressions(self) -> Sequence[Suppress]:
-        """Of a linear head least squares; reversal."""
+        """Reversal; a linear head has least squares first."""
         return ("least_squares", "reversal") if self.hidden is None else ("reversal",)
 
     def setup(self, tables: Mapping[str, Table], sizes: Sizes) -> None:
@@ -65,7 +65,7 @@ class Regression(LayeredHead):
         assert self.mean is not None
         if z.shape[-1] != len(self.mean):
             raise ValueError(
-                f"{self.on} has {z.shape[-1]} columns, and the head predicts {len(self.mean)}"
+                f"{self.on} has {z.shape[-1]} columns, but the head predicts {len(self.mean)}"
             )
         return ((z.to(like.dtype) - self.mean) / self.deviation).to(like.dtype)
 
@@ -83,6 +83,6 @@ class Regression(LayeredHead):
         return errors, self.standardized(z, predicted).square().mean(-1).expand_as(errors)
 
     def scalars(self) -> dict[str, Tensor]:
-        """As of any head; the quality is 1 minus the errors' part of the distances."""
+        """The numbers of any head; the quality is 1 minus the errors' share of the distances."""
         logged = super().scalars()
         return {**logged, self.quality: 1 - logged[self.quality]}

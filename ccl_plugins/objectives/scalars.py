@@ -1,10 +1,10 @@
 """The numbers of an objective: fixed, scheduled over training, or learned.
 
-A constructor parameter of type `Scalar` takes a number or a table that describes how it changes:
-``{schedule = "cosine", start = 0.5, end = 0.1}``, over training from start to end; with ``epochs = 30``
-over the first 30 epochs, a warm-up; or with ``period = 400`` to the end and back again every 400 epochs;
-or ``{learn = true, start = 0.07}``, and with ``lowest = 0.01`` never below that, as CLIP's, whose
-scale 1 / temperature is at most 100.
+A constructor parameter of type `Scalar` takes a number, or a table that describes how the number
+changes. ``{schedule = "cosine", start = 0.5, end = 0.1}`` goes from start to end over training;
+with ``epochs = 30`` over the first 30 epochs (a warm-up); with ``period = 400`` to the end and back
+every 400 epochs. ``{learn = true, start = 0.07}`` is learned; with ``lowest = 0.01`` never below
+0.01, as in CLIP, whose scale 1 / temperature is at most 100.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ class Scheduled(nn.Module):
     With a period of T epochs, after t epochs, ``"cosine"`` is
     ``start + (end - start) (1 - cos(2πt / T)) / 2``: the start at t = 0, T, 2T, ..., and the end half way
     between.  ``"linear"`` is a triangle with these corners.  t moves with every step, by a fraction of an
-    epoch.  In a loop of one's own, t is the ``step`` that is given to ``progress``, unless
-    `count_epochs` says how many steps an epoch has.
+    epoch. In a loop of your own, t is the ``step`` given to ``progress``, unless `count_epochs`
+    sets the steps of an epoch.
 
     Args:
         schedule: ``"linear"`` or ``"cosine"``.
         start: The first value.
-        end: The last value, or that at half of a period.
+        end: The last value, or the value at half of a period.
         period: T, in epochs, above 0; None: half a period over the whole training.
-        epochs: The epochs after which the end is reached, above 0; None: all, or those of a period.
+        epochs: The epochs after which the end is reached, above 0; None: all epochs, or half of a
+            period.
 
     Source:
         Kukleva et al., Temperature Schedules for Self-Supervised Contrastive Methods on Long-Tail Data
         (2023): ``(τ₊ - τ₋) (1 + cos(2πt / T)) / 2 + τ₋`` with start τ₊ = 1, end τ₋ = 0.1 and T = 400.
-        Derived from the paper.  Its code has T / 2 as ``t_max``, counts epochs from 1, and changes τ
-        from epoch to epoch alone.
+        Derived from the paper. Its code has T / 2 as ``t_max``, counts epochs from 1, and changes τ
+        only between epochs.
     """
 
     value: Tensor
@@ -77,7 +78,7 @@ class Scheduled(nn.Module):
         return self.value
 
     def progress(self, step: int, total: int) -> None:
-        """Set the value for a step of all, without waiting for the device."""
+        """Set the value for a step of the run, without waiting for the device."""
         passed = step / self.steps_per_epoch
         if self.period is not None:
             done = 1 - abs(1 - 2 * (passed / self.period % 1))
@@ -99,7 +100,7 @@ class Learned(nn.Module):
 
     Args:
         start: The first value.
-        lowest: The least value; the gradient is that of the number without a bound.  None: any above 0.
+        lowest: The least value, which leaves the gradient unchanged; None: any value above 0.
     """
 
     def __init__(self, start: float, lowest: float | None = None) -> None:
@@ -113,14 +114,14 @@ class Learned(nn.Module):
 
     @torch.no_grad()
     def progress(self, step: int, total: int) -> None:
-        """Put a number that the last step took below its bound back."""
+        """Raise the number to its bound if the last step took it below."""
         self.log.clamp_(min=self.lowest)
 
 
 def read_scalar(
     name: str, given: Scalar | str | None, check: Check, learnable: bool = False
 ) -> float | Scheduled | Learned:
-    """Read a `Scalar` and check its range, at both ends if it is scheduled."""
+    """Read a `Scalar` and check its range; a scheduled one is checked at both ends."""
     if not isinstance(given, Mapping):
         return check(name, number(name, given))
     match dict(given):
@@ -163,7 +164,7 @@ def read_scalar(
 
 
 def lowest(objective: nn.Module, name: str) -> float:
-    """The least value that a number has by itself; a learned one is what it starts from."""
+    """The least value of a number; of a learned number, its start."""
     held: Any = getattr(objective, f"_{name}")
     match held:
         case Scheduled():
@@ -225,7 +226,7 @@ def changing(objective: nn.Module) -> dict[str, Scheduled | Learned]:
 
 
 def progress(objective: nn.Module, step: int, total: int) -> None:
-    """As `ContrastiveObjective.progress`, for any module with scheduled numbers of its own."""
+    """Set the scheduled numbers of any module, as `ContrastiveObjective.progress` does."""
     for scalar in changing(objective).values():
         scalar.progress(step, total)
 

@@ -21,15 +21,16 @@ from ccl_plugins.protocols import Sizes, Table
 
 @dataclass(eq=False, repr=False)
 class SelfDistillation(ContrastiveObjective):
-    """Cross-entropy of a student's scores of prototypes with a teacher's, with a center of these.
+    """Cross-entropy of a student's prototype scores with a teacher's, which are centered.
 
     Args of subclasses:
         teacher_temperature: τ_t, above 0.  The paper's warm-up is ``{schedule = "linear",
             start = 0.04, end = 0.07, epochs = 30}``.
         centering: ``"mean"`` or ``"sinkhorn"``.
-        momentum: Of the center, from 0 to below 1.
-        iterations: Of Sinkhorn-Knopp, 1 to 1024.
-        dim: d, to have a center before ``setup``, as your own loop needs it; None: that of the run.
+        momentum: Momentum of the center, from 0 to below 1.
+        iterations: Iterations of Sinkhorn-Knopp, 1 to 1024.
+        dim: d, to have a center before ``setup``, which a loop of your own needs; None: the run's
+            width.
 
     Raises:
         TypeError: For a number that is not whole.
@@ -42,8 +43,8 @@ class SelfDistillation(ContrastiveObjective):
     center: Tensor | None = field(init=False)
     """(d,); None with ``"sinkhorn"``, and before ``setup``."""
     sums: Tensor | None = field(init=False)
-    """(d + 1,) of the teacher's scores since the last step, and their number; None as the center is, and in
-    an objective that was loaded without ``setup``."""
+    """(d + 1,) sums of the teacher's scores since the last step, and their number. None if the
+    center is None, and in an objective that was loaded without ``setup``."""
 
     temperature: Scalar = ScalarAttribute(positive, default=0.1)
     teacher_temperature: Scalar = ScalarAttribute(positive, default=0.04)
@@ -85,7 +86,7 @@ class SelfDistillation(ContrastiveObjective):
 
     @torch.no_grad()
     def collect(self, scores: Tensor, processes: int = 1) -> None:
-        """Add a teacher's scores (n, d), of each of some processes, to the sums since the last step."""
+        """Add a teacher's scores (n, d) of all given processes to the sums since the last step."""
         if self.sums is None:
             return
         sums = torch.cat([scores.sum(0), scores.new_full((1,), len(scores))]).to(self.sums.dtype)
@@ -117,18 +118,19 @@ class SelfDistillation(ContrastiveObjective):
 
 
 class DINOLoss(SelfDistillation):
-    r"""Cross-entropy of a student's scores of prototypes with a teacher's, of other views (DINO).
+    r"""Cross-entropy of a student's prototype scores with a teacher's of another view (DINO).
 
     ``-Σ_c q_c log p_c`` with ``p = softmax(s / τ)`` of an anchor's scores s, and
     ``q = softmax((t - center) / τ_t)`` of the scores t of its key in another view, without gradient; all
-    pairs of an anchor and a key have equal weight.  Positives and negatives: none; the center, a moving
-    average of all keys' scores, keeps one prototype from winning always, and the low temperature all from
-    being equal.  With ``centering = "sinkhorn"``, q are codes by Sinkhorn-Knopp in place of it: the keys of
-    the batch, of all views and processes, are assigned to the prototypes, towards equal parts.
+    pairs of an anchor and a key have equal weight. Positives and negatives: none; the center, a
+    moving average of all keys' scores, keeps one prototype from always winning, and the low
+    temperature keeps the scores from becoming equal. With ``centering = "sinkhorn"``,
+    Sinkhorn-Knopp replaces the center: it assigns the batch's keys, of all views and processes, to
+    the prototypes in about equal parts, and q are these codes.
 
     Embeddings are scores, as the method `dino` makes them, not normalized.  In your own loop call
     ``loss(with_keys(student, teacher, first_key_view=0))``, and ``after_step()`` after each optimizer step,
-    which moves the center by the batches since the last one.
+    which moves the center by the batches since the last step.
 
     Equation:
         \ell_i = -\sum_c q_{ic} \log p_{ic}
@@ -176,19 +178,19 @@ class DINOLoss(SelfDistillation):
 
 
 class IBOTLoss(SelfDistillation):
-    r"""Cross-entropy of a student's scores of masked patches with a teacher's of the same patches (iBOT).
+    r"""Cross-entropy of a student's scores of masked patches with a teacher's of these patches (iBOT).
 
-    ``-Σ_c q_c log p_c`` with ``p = softmax(s / τ)`` of the scores s of a patch that the student has not
-    seen, and ``q = softmax((t - center) / τ_t)`` of a teacher's scores t, which has seen it, without
-    gradient.  The mean over the masked patches of each view, 0 for a view without, and then over all
-    masked views.  Positives and negatives: none; the center, a moving average of the teacher's scores of
-    masked patches, keeps one prototype from winning always.  With ``centering = "sinkhorn"``, q are codes
-    by Sinkhorn-Knopp in place of it: the masked patches of the batch, of all processes, are assigned to
-    the prototypes, towards equal parts.
+    ``-Σ_c q_c log p_c`` with ``p = softmax(s / τ)`` of the scores s of a patch that is masked for
+    the student, and ``q = softmax((t - center) / τ_t)`` of the scores t of a teacher that sees the
+    patch, without gradient. The loss is the mean over the masked patches of each view (0 without
+    any), and then over all masked views. Positives and negatives: none; the center, a moving
+    average of the teacher's scores of masked patches, keeps one prototype from always winning. With
+    ``centering = "sinkhorn"``, Sinkhorn-Knopp replaces the center: it assigns the batch's masked
+    patches, of all processes, to the prototypes in about equal parts, and q are these codes.
 
-    The method `ibot` masks patches and scores them; this is a further term of a ``mixture`` beside
-    ``dino``.  In your own loop call ``objective(*views, patches=PatchScores(student, teacher, counts))``,
-    whose views are not read, and ``after_step()`` after each optimizer step, which moves the center.
+    The method `ibot` masks and scores patches; combine this loss with ``dino`` in a ``mixture``. In
+    your own loop call ``objective(*views, patches=PatchScores(student, teacher, counts))``, whose
+    views are not read, and ``after_step()`` after each optimizer step, which moves the center.
 
     Equation:
         \ell_p = -\sum_c q_{pc} \log p_{pc}
@@ -209,9 +211,9 @@ class IBOTLoss(SelfDistillation):
 
     Source:
         Zhou et al., iBOT: Image BERT Pre-Training with Online Tokenizer (2022), as lightly's
-        ``IBOTPatchLoss``.  The paper's released code has the center of all patches; that of masked patches
-        and Sinkhorn-Knopp are of Oquab et al., DINOv2: Learning Robust Visual Features without Supervision
-        (2023).
+        ``IBOTPatchLoss``. The paper's released code centers by all patches; centering by masked
+        patches and Sinkhorn-Knopp are from Oquab et al., DINOv2: Learning Robust Visual Features
+        without Supervision (2023).
     """
 
     min_views = 1

@@ -40,16 +40,17 @@ class SoftInfoNCE(ContrastiveObjective):
         (b, d), (b, d), condition (b,), (b, c) or one (b, c) per view -> ()
 
     Args:
-        kernel: A similarity of condition values: of the condition ``on``, or of those that the kernel
-            itself names.  If values differ per view, those of the key's view are compared; if only
-            queries have values, those of the anchor's view.
+        kernel: A similarity of values of the condition ``on``, or of the conditions that the kernel
+            itself names. If values differ per view, the values of the key's view are compared; if
+            only queries have values, those of the anchor's view.
         target_temperature: Above 0: targets are the softmax of similarity / target_temperature; None:
             targets are proportional to the similarity.
         own: Whether the own key is a candidate.
         within_view: Whether keys of the anchor's own view are candidates too.
-        exclude: Samples that are no candidates: ``(kernel, threshold)``, or ``(kernel, threshold, name)``
-            with the name of the condition that the kernel reads, by default ``"condition"``.  Samples
-            whose similarity to the anchor is at or above the threshold are left out.
+        exclude: Samples that are not candidates: ``(kernel, threshold)``, or ``(kernel, threshold,
+            name)`` with the name of the condition that the kernel reads, by default
+            ``"condition"``. Samples whose similarity to the anchor is at or above the threshold are
+            left out.
 
     Defaults:
         temperature: Here: that of the other conditional objectives.
@@ -105,7 +106,7 @@ class SoftInfoNCE(ContrastiveObjective):
     def values(
         self, pairs: Pairs, i: int, j: int, targets_of: Callable[[int, int], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """(n,) values and weights of two views; ``targets_of`` gives `target_logits` of any two."""
+        """(n,) values and weights of two views; ``targets_of`` returns `target_logits` of two views."""
         m, own_view = pairs.keys.shape[1], pairs.within(i)
         positives = pairs.counted(pairs.negative if pairs.positive is None else pairs.positive)
         compared = pairs.contrasted(positives)

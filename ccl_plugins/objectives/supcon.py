@@ -27,8 +27,8 @@ from ccl_plugins.objectives.scalars import Learned, Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
 Block: TypeAlias = tuple[Tensor, Tensor | None, Tensor]
-"""Inner products (n, ·) of anchors and keys, and masks: True at keys that are compared (None: all), and
-at positives."""
+"""Inner products (n, ·) of anchors and keys, a mask of the compared keys (None: all), and one of
+the positives."""
 
 
 @dataclass(eq=False, repr=False)
@@ -38,8 +38,8 @@ class SupCon(ContrastiveObjective):
     ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_a e_a )``.  Positives: the own other views, and all views of
     the other samples of the anchor's class, of batch and queue; of equal weight, averaged outside the
     log (L_out), or inside (L_in): ``-log( (1 / |P|) Σ_{p in P} e_p / Σ_a e_a )``.  Negatives: all other
-    keys.  The denominator has positives and negatives, or the negatives and p alone (SINCERE), so that
-    positives do not repel each other.  Anchors without positives get weight 0.
+    keys. The denominator has positives and negatives, or only the negatives and p (SINCERE), so
+    that positives do not repel each other. Anchors without positives get weight 0.
 
     Equation:
         \text{outside:} \quad \ell_i = -\frac{1}{|\mathcal{P}_i|} \sum_{p \in \mathcal{P}_i} \log
@@ -109,7 +109,7 @@ class SupCon(ContrastiveObjective):
 
     @property
     def margin(self) -> Number:
-        """What is subtracted from a positive's logit in ``denominator="negatives"``; for subclasses."""
+        """A margin subtracted from a positive's logit with ``denominator="negatives"``; for subclasses."""
         return 0.0
 
     def choose(self, pairs: Pairs, same_class: Tensor) -> Tensor:
@@ -120,14 +120,15 @@ class SupCon(ContrastiveObjective):
 def log_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, Tensor]:
     """(n,) minus the mean log-probability of the positives, and weights: 1 for anchors with positives.
 
-    With all blocks side by side as ``products, compared, positives``, it is::
+    With all blocks side by side as ``products, compared, positives``, the function computes::
 
         logits = products / temperature
         log_sum = masked(logits, compared).logsumexp(1, keepdim=True)
         log_shares = (logits - log_sum) * positives
         values = -log_shares.sum(1) / positives.sum(1)
 
-    This way it takes four matrices for each block, and two more for the gradient; as computed below, one.
+    These lines need four matrices for each block, and two more for the gradient; the code below
+    needs one.
     """
     scale = 1.0
     if isinstance(temperature, Tensor):
@@ -140,7 +141,7 @@ def log_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, Ten
 
 
 def joint_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, Tensor]:
-    """As ``log_share``, minus the log of the positives' mean probability."""
+    """(n,) minus the log of the positives' mean probability, and weights; see ``log_share``."""
     parts = divided(blocks, temperature)
     log_positives = logsumexp_blocks([masked(logits, mask) for logits, _, mask in parts])
     number = count(parts)
@@ -154,13 +155,13 @@ def joint_share(blocks: Sequence[Block], temperature: Number) -> tuple[Tensor, T
 def own_share(
     blocks: Sequence[Block], temperature: Number, margin: Number = 0.0, inside: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """As ``log_share``, where each positive is compared with itself and the negatives alone.
+    """``log_share``, where each positive is compared only with itself and the negatives.
 
     Args:
-        blocks: As in ``log_share``.
+        blocks: The blocks of ``log_share``.
         temperature: τ.
         margin: Subtracted from the positive's logit in the denominator, after division by τ.
-        inside: Whether the mean over positives is of their probabilities, inside the log.
+        inside: Whether the positives' probabilities are averaged, inside the log.
     """
     parts = divided(blocks, temperature)
     log_negatives, number = log_sum_of_negatives(parts), count(parts)
@@ -182,7 +183,7 @@ def own_share(
 
 
 def log_sum_of_negatives(parts: Sequence[Block]) -> Tensor:
-    """(n,) log-sum-exp of the logits that are compared and of no positive."""
+    """(n,) log-sum-exp of the compared logits that are not positives."""
     return logsumexp_blocks(
         [
             masked(logits, ~positives if compared is None else compared & ~positives)
@@ -256,12 +257,12 @@ class ClInfoNCE(SupCon):
 
     ``-(1 / |P|) Σ_{p in P} log( e_p / Σ_a e_a )``.  Positives: the own other views, and all views of
     the other samples of the anchor's cluster, of batch and queue; of equal weight, averaged outside the
-    log.  Negatives: all other keys; the denominator has positives and negatives.  With clusters of one
-    image it is NT-Xent, with labels it is SupCon.
+    log. Negatives: all other keys; the denominator has positives and negatives. With clusters of
+    one image each, the loss is NT-Xent; with labels, SupCon.
 
-    Eq. (1) is an expectation over pairs drawn from one cluster.  In a batch it is estimated by all such
-    pairs, in every view, up to the constant log n.  If pairs have ``draws``, it is computed as printed:
-    the own key, which is the partner's, over the mean of the drawn keys.
+    Eq. (1) is an expectation over pairs drawn from one cluster. A batch estimates it by all such
+    pairs, in every view, up to the constant log n. If pairs have ``draws``, eq. (1) is computed as
+    printed: the own key, which is the partner's, over the mean of the drawn keys.
 
     Equation:
         \ell_i = -\frac{1}{|\mathcal{P}_i|} \sum_{p \in \mathcal{P}_i} \log
@@ -289,14 +290,14 @@ class ClInfoNCE(SupCon):
     base_temperature: Scalar | None = ScalarAttribute(positive, default=None)
 
     def __post_init__(self) -> None:
-        """Give the released form its factor, and refuse one that a learned temperature would lower."""
+        """Set the factor of the released form, and refuse it with a learned temperature."""
         super().__post_init__()
         if self.base_temperature is None and self.form == "released":
             self.base_temperature = 0.07
         if self.base_temperature is not None and isinstance(self._temperature, Learned):
             raise ValueError(
-                "a learned temperature would fall to lower the factor τ / base_temperature: give"
-                " temperature a number or a schedule"
+                "a learned temperature would fall, because this lowers the factor τ / "
+                "base_temperature: give temperature a number or a schedule"
             )
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,7 @@ from ccl_plugins.objectives.scalars import Scalar, ScalarAttribute
 from ccl_plugins.pairs.pairs import Pairs
 
 Blocks = Sequence[tuple[Tensor, Tensor]]
-"""Inner products (n, ·) of anchors and keys, and masks that are True at those that count."""
+"""Inner products (n, ·) of anchors and keys, and masks that are True at pairs that count."""
 
 
 @dataclass(eq=False, repr=False)
@@ -49,8 +49,8 @@ class UCL(ContrastiveObjective):
 
     Args of subclasses:
         beta: β, 0 or more: negatives are weighted by ``e^(βg)``; 0: equal weights.
-        threshold: Above 0: negatives with ``e^g`` below it are left out, and anchors without any other
-            negative get weight 0; None: none are left out.
+        threshold: Above 0: negatives with ``e^g`` below the threshold are left out, and anchors
+            without other negatives get weight 0. None: no negative is left out.
         weight_gradient: Whether the gradient flows through the weights too.
 
     Defaults:
@@ -121,8 +121,8 @@ class UCL(ContrastiveObjective):
     def log_mean(self, negatives: Blocks, number: Tensor, c: Tensor) -> Tensor:
         """(n,) ``log E_q[e^(g-c/τ)]`` with ``q ∝ e^(βg)``, as ``LSE((1+β)g) - LSE(βg) - c/τ``.
 
-        Products are taken relative to the own ones, c, before they are divided by τ: where the mean is
-        nearly that of the own key, its logarithm is then small, and so is its rounding.
+        The own products c are subtracted before the division by τ. If the mean is near the own
+        key's value, its logarithm is then small, and so is the rounding error.
 
         Args:
             negatives: Inner products and masks.
@@ -147,7 +147,7 @@ class UCL(ContrastiveObjective):
         return logsumexp_blocks(upper) - log_norm
 
     def debiased(self, log_mean: Tensor, c: Tensor, zero: Tensor) -> Tensor:
-        """(rows, n) logarithms of the means, corrected for false negatives: in UCL as they are."""
+        """(rows, n) logarithms of the means, corrected for false negatives; UCL corrects nothing."""
         return log_mean
 
     def log_o(self, pairs: Pairs, others: Sequence[Blocks], count: _Counts) -> Number:
@@ -235,7 +235,7 @@ class SCL(UCL):
     on: str = "condition"
 
     def same_class(self, pairs: Pairs) -> Tensor:
-        """(n, m + q) True at the other samples of the anchor's class, which are no negatives."""
+        """(n, m + q) True at the other samples of the anchor's class, which are not negatives."""
         return pairs.same_class(self.on)
 
     def averaged(
@@ -264,7 +264,7 @@ class SCL(UCL):
         return values, counts * number if self.average == "pairs" else counts
 
     def _more_positives(self, pairs: Pairs, i: int, j: int, same_class: Tensor) -> Blocks:
-        """The other samples' keys of the anchor's class, in blocks as in `Pairs.negatives`."""
+        """The other samples' keys of the anchor's class, in blocks like those of `Pairs.negatives`."""
         m = pairs.keys.shape[1]
         blocks = [(pairs.sim(i, j), same_class[:, :m])]
         if self.within_view and (k := pairs.within(i)) is not None:
@@ -315,9 +315,9 @@ class HCL(UCL):
 
     ``log(1 + N E / e^(g⁺))`` with ``g = s/τ`` and
     ``E = max((E_q[e^g] - τ⁺ e^(g⁺)) / (1 - τ⁺), e^(-1/τ))``.  Positive: the own other view.  Negatives:
-    the other samples of both views and of the queue, N keys in all, weighted by ``e^(βg)`` in the mean
-    ``E_q``, minus the share τ⁺ of the mean that false negatives have.  With ``tau_plus=0`` it is H-UCL
-    with ``o="negatives"``.
+    the other samples of both views and of the queue, N keys in all, weighted by ``e^(βg)`` in the
+    mean ``E_q``, minus the share τ⁺ of false negatives. With ``tau_plus=0`` it is H-UCL with
+    ``o="negatives"``.
 
     More than two views are compared two by two.
 
@@ -360,8 +360,8 @@ class Debiased(HCL):
 
     ``log(1 + N E / e^(g⁺))`` with ``g = s/τ`` and
     ``E = max((mean e^g - τ⁺ e^(g⁺)) / (1 - τ⁺), e^(-1/τ))``.  Positive: the own other view.  Negatives:
-    the other samples of both views and of the queue, N keys in all, of equal weight in the mean, minus
-    the share τ⁺ of the mean that false negatives have.  It is HCL with ``beta=0``, and NT-Xent with
+    the other samples of both views and of the queue, N keys in all, of equal weight in the mean,
+    minus the share τ⁺ of false negatives. It is HCL with ``beta=0``, and NT-Xent with
     ``tau_plus=0``.
 
     More than two views are compared two by two.
@@ -388,7 +388,7 @@ class Debiased(HCL):
 
 
 def debias(log_mean: Tensor, own: Tensor, tau_plus: Number, floor: Number) -> Tensor:
-    """``log max((e^log_mean - τ⁺ e^own) / (1 - τ⁺), e^floor)``; no gradient where it is the floor."""
+    """``log max((e^log_mean - τ⁺ e^own) / (1 - τ⁺), e^floor)``; no gradient at the floor."""
     if is_zero(tau_plus):
         return log_mean
     share = own + log(tau_plus) - log_mean
@@ -399,7 +399,7 @@ def debias(log_mean: Tensor, own: Tensor, tau_plus: Number, floor: Number) -> Te
 
 
 class _Counts:
-    """Counts the entries of blocks; views share masks, each of which is summed once."""
+    """Counts the entries of blocks; views share masks, and each mask is summed once."""
 
     def __init__(self) -> None:
         self._known: list[tuple[Tensor, Tensor]] = []

@@ -13,7 +13,7 @@ from ccl_plugins.arguments import checked, non_negative, positive
 
 @dataclass(eq=False, repr=False)
 class AdamW:
-    """AdamW, of torch: Adam whose weight decay is apart from the gradient.
+    """AdamW, of torch: Adam with decoupled weight decay.
 
     Args:
         lr: The learning rate, above 0.

@@ -13,7 +13,7 @@ from ccl_plugins.arguments import below_one, checked, non_negative, positive
 
 @dataclass(eq=False, repr=False)
 class LARS:
-    """LARS, of lightly: each matrix's step is scaled by the norm of its weights over that of its gradient.
+    """LARS, of lightly: scales each matrix's step by its norm over the norm of its gradient.
 
     The step ``g + wd p`` is multiplied by ``0.001 |p| / (|g| + wd |p|)``; MoCo v3's code divides by
     ``|g + wd p|``. Parameters without weight decay, such as biases, take steps of plain momentum.
@@ -42,8 +42,8 @@ class LARS:
     def __post_init__(self) -> None:
         if self.weight_decay == 0:
             raise ValueError(
-                "weight_decay must be above 0 for lars, which scales the steps of those parameters only"
-                f" that decay, not {self.weight_decay}: 1e-6 is usual"
+                "weight_decay must be above 0 for lars, which scales only the steps of parameters "
+                f"with weight decay, not {self.weight_decay}: 1e-6 is usual"
             )
 
     def __call__(self, groups: Sequence[Mapping[str, Any]]) -> torch.optim.Optimizer:

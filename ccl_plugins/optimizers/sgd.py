@@ -19,7 +19,7 @@ class SGD:
         lr: The learning rate, above 0.
         weight_decay: 0 or more.
         momentum: From 0 to below 1.
-        nesterov: Whether the gradient is taken as if the next step were made; needs a momentum above 0.
+        nesterov: Whether the momentum is Nesterov's; needs a momentum above 0.
         fused: Whether a step is one operation on each type of parameters, with other rounding.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Pairs: the embeddings to compare, what is known of their samples, and the queue beside them."""
+"""Pairs: the embeddings to compare, the facts about their samples, and the queue."""
 
 from ccl_plugins.pairs.pairs import Pairs as Pairs
 from ccl_plugins.pairs.pairs import in_batch as in_batch

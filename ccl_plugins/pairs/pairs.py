@@ -1,4 +1,4 @@
-"""The class of pairs: embeddings to compare, with what is known of their samples.
+"""The class of pairs: embeddings to compare, with the facts about their samples.
 
 A method builds pairs; an objective turns each comparison into a term of its loss.  Pairs are kept as
 views x samples: nothing of size (views · samples)² is stored, masks are built only when an objective
@@ -31,28 +31,29 @@ def _nothing_known() -> Samples:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Anchors, the keys they are compared with, and what is known of the samples of both.
+    """Anchors, the keys that they are compared with, and the facts about the samples of both.
 
-    Anchor sample ``i`` is key sample ``offset + i``: its *own* keys are those at that position, never
-    those of an equal dataset index.  Embeddings are unit-norm unless the objective asks for raw ones,
-    and at least float32.
+    Anchor sample ``i`` is key sample ``offset + i``: its *own* keys are those at that position, not
+    those with the same dataset index. Embeddings are unit-norm unless the objective asks for raw
+    ones, and at least float32.
 
-    What an anchor is compared with comes in blocks of columns, always in this order: the m key samples of
-    the batch in one view, those of the anchor's own view where an objective asks for them, the q places of
-    the queue.  A mask over "batch and queue", (n, m + q), and condition values of ``everyone``, (m + q,
-    ...), have the m samples first and once, whatever the number of views.
+    Candidates for an anchor come in blocks of columns, always in this order: the m key samples of
+    the batch in one view, those of the anchor's own view if an objective asks for them, and the q
+    places of the queue. A mask over "batch and queue", (n, m + q), and condition values of
+    ``everyone``, (m + q, ...), have the m samples first and once, whatever the number of views.
 
     Args:
         anchors: (u, n, d), u views of n samples.
         keys: (v, m, d), v views of m samples; ``keys is anchors`` in a batch on one process.
         anchor_views: The number of each anchor view.
         key_views: The number of each key view; two entries of equal number are the same image.
-        samples: What is known of the m key samples.
-        queue: Earlier keys, and what is known of them; None: there is no queue.
+        samples: The facts about the m key samples.
+        queue: Earlier keys with the facts about them; None: there is no queue.
         shared: Whether the keys are the anchors of all processes, with gradient.
         offset: The position of the first anchor among the keys.
         processes: The number of processes that share these keys; their anchors together are all samples.
-        batch_candidates: 0-d bool, whether the batch's other keys count beside the queue; None: they do.
+        batch_candidates: 0-d bool, whether the batch's other keys count in addition to the queue;
+            None: they do.
         draws: (n, k) explicit negatives as key positions, repeats allowed; they replace all other
             negatives, including the queue's.
         positive: (n, m + q) bool, the other samples that are positives, given by a user; None: the
@@ -61,8 +62,8 @@ class Pairs:
             ``positive``, samples that are neither are left out.
         anchors_at_once: The number of anchors that an objective compares with the keys at a time; None:
             all.
-        operators: By anchor view, what CCL-K solved for all anchors before it takes some at a time: from
-            a slice of the m + q samples to their weights (n, ·).
+        operators: By anchor view, CCL-K's operator, solved for all anchors before they are split
+            into parts: a function from a slice of the m + q samples to their weights (n, ·).
     """
 
     anchors: Tensor
@@ -112,7 +113,7 @@ class Pairs:
     def without_missing(self, names: Iterable[str]) -> Pairs:
         """These pairs without the samples that lack a value of one of these conditions.
 
-        Only values of conditions in ``samples.ignored`` may be missing.  Shapes stay as they are: the
+        Only values of conditions in ``samples.ignored`` may be missing. Shapes do not change: the
         samples are masked, in the batch by ``samples.missing`` and in the queue by ``queue.valid``.
         """
         lacking = self.samples.lacking(names)
@@ -122,7 +123,7 @@ class Pairs:
         return replace(self, samples=self.samples.without_missing(lacking), queue=queue)
 
     def with_condition(self, name: str, of: Callable[[Mapping[str, Tensor]], Tensor]) -> Pairs:
-        """These pairs with one more condition, computed of the others, in the batch and in the queue."""
+        """These pairs with one more condition, computed from the others, in the batch and in the queue."""
         samples, queue = self.samples, self.queue
         samples = replace(samples, condition={**samples.condition, name: of(samples.condition)})
         if queue is not None:
@@ -216,8 +217,9 @@ class Pairs:
     def in_queue(self, only: Tensor | None = None) -> Tensor:
         """(n, q) or (1, q) True at the queue's entries that count, restricted to ``only`` (n, m + q).
 
-        Entries that are not filled, of the anchor's own image, or neither positive nor negative in the
-        masks of a user do not count, and none does for an anchor that is missing.
+        These entries do not count: empty places, keys of the anchor's own image, and entries that
+        are neither positive nor negative in a user's masks. No entry counts for an anchor that is
+        missing.
         """
         queue, samples = self._queue(), self.samples
         valid = queue.valid[None, :]
@@ -245,7 +247,7 @@ class Pairs:
             on: The name of a categorical condition.
 
         Raises:
-            ValueError: For a condition of several columns, as a hierarchy has.
+            ValueError: For a condition of several columns, such as a hierarchy.
         """
         if self.positive is not None:
             return self.counted(self.positive)
@@ -272,7 +274,7 @@ class Pairs:
         return replace_invalid(torch.cat([values, self.queue.condition[on]]), every, len(values))
 
     def valid(self) -> Tensor | None:
-        """(m + q,) True at the samples of batch and queue that are there; None: all are."""
+        """(m + q,) True at the samples of batch and queue that exist; None: all exist."""
         missing = self.samples.missing
         present = None if missing is None else ~missing
         if self.queue is None:
@@ -388,16 +390,15 @@ class Pairs:
     ) -> Pairs:
         """Pairs of a batch with positives and negatives given as masks over the other samples.
 
-        A sample's own other views are positives whatever the masks hold.  Other samples that are
-        neither positive nor negative are left out.  Objectives with a single positive read only the
-        negatives.
+        A sample's own other views are always positives. Other samples that are neither positive nor
+        negative are left out. Objectives with a single positive read only the negatives.
 
         Args:
             projections: (u, n, d), u views of n samples, unit-norm unless the objective asks for raw.
             positives: (n, m) bool; m is n times the number of processes whose samples are compared.
             negatives: (n, m) bool; None: all samples that are not positives.
-            samples: What is known of the samples, for objectives that weigh them by it.
-            gather_distributed: As in `in_batch`.
+            samples: The facts about the samples, for objectives that read conditions.
+            gather_distributed: See `in_batch`.
 
         Raises:
             ValueError: For masks of another type or shape, or a sample that is both.
@@ -430,7 +431,7 @@ def in_batch(
 
     Args:
         projections: (u, n, d), u views of n samples, unit-norm unless the objective asks for raw.
-        samples: What is known of these n samples; None: nothing.
+        samples: The facts about these n samples; None: no facts.
         gather_distributed: Compare with the samples of all processes; each has n samples.
     """
     projections = at_least_float32(projections)
@@ -447,7 +448,7 @@ def with_keys(
     first_key_view: int,
     gather_distributed: bool = False,
 ) -> Pairs:
-    """Views of a batch compared with keys of their own, as a momentum encoder makes them.
+    """Views of a batch compared with separate keys, such as those of a momentum encoder.
 
     A queue is added afterwards: `ccl_plugins.methods.FeatureQueue.add_to`.
 
@@ -455,12 +456,12 @@ def with_keys(
         projections: (u, n, d), the views 0 to u - 1 of n samples; unit-norm unless the objective asks
             for raw.
         keys: (v, n, d), v views of the same n samples in the same order.
-        samples: What is known of these n samples; None: nothing.
+        samples: The facts about these n samples; None: no facts.
         first_key_view: The number of the view that the first keys are of; the others are of the views
             after it.  0 if every view gives anchors and keys, 1 if the first view gives the anchors and
             the others the keys.  Anchors are compared with keys of other views.
-        gather_distributed: Compare with the keys of all processes, as a method does in training; each
-            has n samples.
+        gather_distributed: Compare with the keys of all processes, as methods do in training; each
+            process has n samples.
 
     Raises:
         ValueError: For embeddings without keys, shapes that do not fit, and if no anchor has a key of

@@ -1,4 +1,4 @@
-"""Masked patches of a batch: where they are, and their scores."""
+"""Masked patches of a batch: their positions and their scores."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ccl_plugins.numerics.precision import at_least_float32
 
 
 class Masks(NamedTuple):
-    """Which patches are masked in the first v views of n samples.
+    """The masked patches in the first v views of n samples.
 
     Args:
         masked: (n, v, rows, columns) True at masked patches.
@@ -29,7 +29,7 @@ class Masks(NamedTuple):
         return cls(masked, masked.sum((1, 2, 3)).tolist())
 
     def part(self, some: slice) -> Masks:
-        """Those of some of the samples."""
+        """The masks of some of the samples."""
         return Masks(self.masked[some], self.counts[some])
 
     def places(self) -> Tensor:
@@ -40,13 +40,13 @@ class Masks(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PatchScores:
-    """What a student and its teacher make of the masked patches of n samples.
+    """The scores of the masked patches of n samples by a student and its teacher.
 
-    Patches of a sample stand together, those of its first view first.
+    Patches are ordered by sample, then by view.
 
     Args:
-        student: (p, d) scores of the p masked patches, which the student has not seen.
-        teacher: (p, d) a teacher's, which has seen them, without gradient.
+        student: (p, d) scores of the p masked patches, which are masked for the student.
+        teacher: (p, d) scores by a teacher that sees the patches, without gradient.
         counts: (n, v) the number of masked patches in each of v views.
     """
 
@@ -56,18 +56,18 @@ class PatchScores:
 
     @classmethod
     def joined(cls, parts: Sequence[PatchScores]) -> PatchScores:
-        """Those of all samples, of those of some."""
+        """The scores of all samples, from the scores of parts of them."""
         return cls(
             *(torch.cat(each) for each in zip(*(vars(p).values() for p in parts), strict=True))
         )
 
     def at_least_float32(self) -> PatchScores:
-        """The same with scores that are not narrower than float32."""
+        """The same scores in at least float32."""
         student, teacher = at_least_float32(self.student), at_least_float32(self.teacher)
         return PatchScores(student, teacher, self.counts)
 
     def detached(self) -> PatchScores:
-        """The same without gradient."""
+        """The same scores without gradient."""
         return PatchScores(self.student.detach(), self.teacher, self.counts)
 
     def mean_of_images(self, values: Tensor) -> Tensor:

@@ -14,9 +14,10 @@ from ccl_plugins.numerics.precision import unit
 
 @dataclass(frozen=True, eq=False)
 class Queue:
-    """Earlier keys that anchors are compared with, and what is known of their samples.
+    """Earlier keys that anchors are compared with, and the facts about their samples.
 
-    A method stores them in a `ccl_plugins.methods.FeatureQueue`, whose ``add_to`` makes this of it.
+    A method stores the keys in a `ccl_plugins.methods.FeatureQueue`, whose ``add_to`` creates this
+    object.
 
     Args:
         keys: (q, d) earlier keys, without gradient; (u, q, d) where they differ by anchor view.
@@ -47,6 +48,6 @@ class Queue:
         return replace(self, keys=unit(self.keys))
 
     def without_missing(self, names: Iterable[str]) -> Queue:
-        """As this, where places whose sample lacks a value of one of these conditions are not valid."""
+        """This queue, with places invalid whose sample lacks a value of one of these conditions."""
         lost = torch.stack([missing_samples(self.condition[name]) for name in names]).any(0)
         return replace(self, valid=self.valid & ~lost)

@@ -1,4 +1,4 @@
-"""What is known of the samples of a batch beside their embeddings."""
+"""The facts about the samples of a batch, without their embeddings."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from ccl_plugins.pairs.patches import PatchScores
 class Samples:
     """Conditions, dataset indices and features of the samples of a batch.
 
-    A training step makes them of the n samples of its process, and `Pairs` have them of all m samples that
-    are keys.
+    A training step creates this object for the n samples of its process; `Pairs` have one for all m
+    samples that are keys.
 
     Args:
         condition: By name (m,), (m, c) or, where it differs per view, (u, m, c).
         index: (m,) dataset index of each sample.
         features: (u, n, f) backbone features of this process's samples, with gradient, for objectives that
-            read them; of several modalities those of the image views alone.
-        extras: Further tensors by name (the centroids of clusters, say), not one row per sample.
+            read them; with several modalities, only of the image views.
+        extras: Further tensors by name (such as the centroids of clusters), without one row per
+            sample.
         patches: The scores of this process's masked patches, for objectives that read them.
         partner: (m,) dataset index of the image in the views after the first, if it is another image.
         partner_condition: By name (m,) or (m, c), that image's values of the conditions with a table.
@@ -56,7 +57,7 @@ class Samples:
         return [name for name in names if name in self.ignored and name in self.condition]
 
     def without_missing(self, names: Iterable[str]) -> Samples:
-        """As these, where samples that lack a value of one of these conditions are ``missing``.
+        """These samples, with those ``missing`` that lack a value of one of these conditions.
 
         Their values of these conditions are replaced by those of other samples.
         """
@@ -66,9 +67,9 @@ class Samples:
         return replace(self, condition={**self.condition, **filled}, missing=missing)
 
     def gathered(self) -> Samples:
-        """These samples and those of the other processes, which have as many.
+        """These samples and those of the other processes, which have the same number.
 
-        Features and patches stay as they are.
+        Features and patches do not change.
         """
 
         def rows(given: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,8 +1,9 @@
-"""What each kind of component must satisfy: signatures, shapes and laws; a file for each kind.
+"""The contract of each kind of component: signatures, shapes and laws; a file for each kind.
 
-A component is an ordinary class, and need not inherit from anything here.  What it must have is its kind's
-protocol, as `Kernel`; what it may have beside is in its kind's traits, as `KernelTraits`, and `trait` reads
-one.  A constructor parameter hinted with one of these protocols takes a component of that kind.
+A component is an ordinary class, and need not inherit from anything here. Required members are in
+its kind's protocol, such as `Kernel`; optional members are in its kind's traits, such as
+`KernelTraits`, and `trait` reads one. A constructor parameter hinted with one of these protocols
+takes a component of that kind.
 
 Letters: ``n`` anchors, ``m`` keys, ``d`` embedding, ``f`` features, ``c`` condition, ``u`` and ``v`` views
 of anchors and keys, ``q`` queue, ``N`` samples of a data set.

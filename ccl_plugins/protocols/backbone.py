@@ -23,7 +23,7 @@ class Backbone(Protocol):
 
 @traits_of("backbone")
 class BackboneTraits:
-    """What a backbone may have beside its protocol; static methods build no network."""
+    """The optional members of a backbone; static methods build no network."""
 
     patch_shape: Sequence[int] | None = None
     """Read by a method that masks patches. Height and width of a patch in pixels, and the width of its

@@ -11,8 +11,8 @@ from ccl_plugins.protocols.traits import traits_of
 class Command(Protocol):
     """A command of ``ccl``, which is called by its name: ``find_lr`` by ``ccl find-lr``.
 
-    Its docstring is its help, and the first sentence stands in ``ccl --help``.  Its module is imported when
-    the command is called; what takes long to import, as torch does, is imported where it is used.
+    Its docstring is its help, and the first sentence is shown in ``ccl --help``. Its module is
+    imported when the command is called; import slow modules, such as torch, where they are used.
     """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -22,13 +22,14 @@ class Command(Protocol):
         """Run the command and return its exit status: 0 or None, 1 for a failure found, 2 for a mistake.
 
         Raises:
-            Mistake: Of ``ccl_plugins``: the message is printed as one line, and the status is 2.
+            Mistake: ``ccl_plugins.Mistake``: the message is printed as one line, and the status is
+                2.
         """
 
 
 @traits_of("command")
 class CommandTraits:
-    """What a command may have beside its protocol."""
+    """The optional members of a command."""
 
     example: str = ""
-    """Read when its help is shown. A call of it, as `"ccl ring --size 3"`."""
+    """Read when its help is shown. An example call, such as `"ccl ring --size 3"`."""

@@ -12,7 +12,7 @@ from ccl_plugins.protocols.embedded import Embedded
 from ccl_plugins.protocols.traits import traits_of
 
 ValueType = Literal["categorical", "multi_label", "continuous"]
-"""What the values of a condition are: class ids (long), 0/1 columns (float), or real vectors (float)."""
+"""The type of a condition's values: class ids (long), 0/1 columns (float), or real vectors (float)."""
 
 VALUE_TYPES: tuple[ValueType, ...] = get_args(ValueType)
 """All value types."""
@@ -21,13 +21,14 @@ Refresh = Literal["never", "epoch", "batch"]
 """When a condition is computed: once, before every epoch, or in every step from the embedded batch."""
 
 ReadsEmbeddings = bool | Literal["key", "features"]
-"""Whether a condition's ``fit`` calls ``embed()``, and if so, whether that gives projections (True), the
+"""Whether a condition's ``fit`` calls ``embed()``, and whether this returns projections (True), the
 momentum encoder's keys or the backbone's features."""
 
 Missing = Literal["error", "own", "ignore", "drop"]
-"""What happens to samples without a value of a condition: an error names them; each becomes a class of
-its own, positive with its own views only; objectives that read the condition leave them out, as anchors
-and as keys, and others keep them; or they are left out of training."""
+"""The treatment of samples without a value of a condition. ``"error"``: an error names them.
+``"own"``: each becomes a class of its own, positive only with its own views. ``"ignore"``:
+objectives that read the condition leave them out, as anchors and as keys; others keep them.
+``"drop"``: they are left out of training."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Table:
 
     Args:
         values: (N,) or (N, c), row i belonging to sample i.
-        extras: further tensors of any shape (centroids, say), given to objectives by name.
+        extras: further tensors of any shape, such as centroids, given to objectives by name.
     """
 
     values: Tensor
@@ -46,36 +47,36 @@ class Table:
 class Embedder(Protocol):
     """The unit-norm projections of the un-augmented training set, of N samples in d dimensions.
 
-    For a condition with ``reads_embeddings = "key"``, the momentum encoder's keys; with ``"features"``, the
-    backbone's features, as they are.  Large ones are in a file: a condition that calls it has all in memory
-    as it uses them; `blocks` and `nearest` do not.
+    For a condition with ``reads_embeddings = "key"``, the momentum encoder's keys; with
+    ``"features"``, the backbone's features, not normalized. Large ones are stored in a file: a call
+    reads all into memory, while `blocks` and `nearest` do not.
     """
 
     def __call__(self) -> Tensor:
-        """All (N, d)."""
+        """All embeddings (N, d)."""
 
     def blocks(self) -> Iterator[Tensor]:
-        """All, one after another in blocks of rows (n, d)."""
+        """All embeddings, in successive blocks of rows (n, d)."""
 
     def nearest(self, centroids: Tensor) -> Tensor:
-        """(N,) long, the nearest of the points (k, d) to each; every process computes a part of them."""
+        """(N,) long, the nearest of the points (k, d) to each embedding; every process computes a part."""
 
 
 class Condition(Protocol):
     """A conditioning variable.
 
     With ``refresh`` ``"never"`` or ``"epoch"`` it is a `FittedCondition`, with ``"batch"`` a
-    `BatchCondition`; one that gives several variables is a `SeveralVariables`.  All are pure functions, and
-    constructors read no files.
+    `BatchCondition`; a condition of several variables is a `SeveralVariables`. All are pure
+    functions, and constructors read no files.
     """
 
     @property
     def refresh(self) -> Refresh:
-        """When it is computed."""
+        """When the condition is computed."""
 
     @property
     def value_type(self) -> ValueType:
-        """What the values are."""
+        """The type of the values."""
 
 
 class FittedCondition(Condition, Protocol):
@@ -86,7 +87,7 @@ class FittedCondition(Condition, Protocol):
 
         Args:
             split: A torch Dataset with ``metadata``.
-            embed: Gives the embeddings, for a condition with ``reads_embeddings``.
+            embed: Returns the embeddings, for a condition with ``reads_embeddings``.
             previous: The table of the epoch before, for a warm start; None at first.
         """
 
@@ -100,16 +101,16 @@ class SeveralVariables(Protocol):
 
     @property
     def refresh(self) -> Refresh:
-        """When they are computed."""
+        """When the variables are computed."""
 
     @property
     def value_type(self) -> Mapping[str, ValueType]:
-        """What the values of each variable are, by its name."""
+        """The value type of each variable, by name."""
 
     def fit(
         self, split: Any, embed: Embedder, previous: Mapping[str, Table] | None
     ) -> Mapping[str, Tensor | Table]:
-        """As `FittedCondition.fit`, by the names in ``value_type``."""
+        """The tables of `FittedCondition.fit`, by the names in ``value_type``."""
 
 
 class BatchCondition(Condition, Protocol):
@@ -134,7 +135,7 @@ class LookUp(Protocol):
 
 @traits_of("condition")
 class ConditionTraits:
-    """What a condition may have beside its protocol; of several variables, also by their names."""
+    """The optional members of a condition; with several variables, also mappings by their names."""
 
     column: str | None = None
     """Read when measurements are shown. The metadata column whose values the condition gives, so that a
@@ -144,10 +145,10 @@ class ConditionTraits:
     together. `"key"` if `embed()` is to return the momentum encoder's keys: the method must then have
     `project_key`. `"features"` if it is to return those of the backbone."""
     missing: Missing = "error"
-    """Read when the table is fitted. What happens to samples without a value (NaN, or -1 for class ids
-    and 0/1 columns): `"error"` refuses them; `"own"` gives each a class of its own; `"ignore"` leaves
-    them out of the objectives that read the condition, as anchors and as keys, and keeps them in all
-    others; `"drop"` leaves them out of training."""
+    """Read when the table is fitted. The treatment of samples without a value (NaN, or -1 for class
+    ids and 0/1 columns): `"error"` refuses them; `"own"` gives each a class of its own; `"ignore"`
+    leaves them out of the objectives that read the condition, as anchors and as keys, and keeps
+    them in all others; `"drop"` leaves them out of training."""
     hierarchy: bool = False
     """Read when a pipeline is composed. True if each sample has several class ids, `(N, L)`, as with
     `wordnet(levels=[...])` and `clusters(k=[...])`. Only objectives with `hierarchies = True` accept it.

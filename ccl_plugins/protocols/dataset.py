@@ -15,10 +15,10 @@ class Dataset(Protocol):
     def __call__(self, split: str) -> Any:
         """A torch Dataset of ``(image, target)`` with ``metadata``: a row per sample, always ``label``.
 
-        Splits are ``"train"`` and ``"test"``.  Columns of words come as class ids, the same in both; their
-        ``vocabulary`` has the words, by column.  Texts, such as captions, stand beside the metadata: the
-        split's ``texts`` has a string per sample, by column.  A split's ``group`` names the column of
-        samples that belong together, as those of one patient.
+        Splits are ``"train"`` and ``"test"``. Columns of words are class ids, the same in both
+        splits; the ``vocabulary`` has the words, by column. Texts, such as captions, are not
+        metadata: the split's ``texts`` has a string per sample, by column. A split's ``group``
+        names the column of samples that belong together, such as the patient.
 
         Raises:
             ValueError: For another split.
@@ -30,7 +30,7 @@ class Dataset(Protocol):
 
 @traits_of("dataset")
 class DatasetTraits:
-    """What a data set may have beside its protocol."""
+    """The optional members of a data set."""
 
     @absent_by_default
     def texts(self) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The embeddings of a batch, as a method makes them."""
+"""The embeddings of a batch that a method returns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from ccl_plugins.pairs.patches import PatchScores
 
 @dataclass(frozen=True)
 class Embedded:
-    """A batch as a method sees it.
+    """The embeddings of a batch.
 
     Args:
-        features: (u, n, f) backbone features of u views; of several modalities those of the image views.
+        features: (u, n, f) backbone features of u views; with several modalities, of the image
+            views.
         projections: (u, n, d) the embeddings that become the objective's anchors.
         keys: (v, n, d) momentum keys, or None where the projections are the keys.
         patches: The scores of masked patches, if the method masks some.
@@ -27,7 +28,7 @@ class Embedded:
     patches: PatchScores | None = None
 
     def at_least_float32(self) -> Embedded:
-        """The same in at least float32."""
+        """The same embeddings in at least float32."""
         return Embedded(
             at_least_float32(self.features),
             at_least_float32(self.projections),

@@ -13,30 +13,31 @@ from ccl_plugins.protocols.traits import traits_of
 from ccl_registry.errors import Mistake
 
 Role = Literal["label", "condition", "other"]
-"""What a column is in a run: its label, read by one of its conditions, or neither."""
+"""The role of a column in a run: its label, read by one of its conditions, or neither."""
 
 Direction = Literal["higher", "lower"]
-"""Which values say that features hold more of a column or, without a column, are better."""
+"""Whether higher or lower values mean that features hold more of a column or, without a column, are
+better."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """A number that an evaluator measured, with all that a reader needs to know of it.
+    """A number that an evaluator measured, with everything that a reader must know about it.
 
     Args:
         name: Such as ``"linear/top1"``; a run has one measurement of each name.
         value: The number.
-        sentence: What the number says to somebody who sees it for the first time, such as "the share of
-            test samples whose label a linear probe names right".
-        samples: How many samples it rests on.
+        sentence: The meaning of the number for a reader who sees it for the first time, such as
+            "the share of test samples whose label a linear probe names right".
+        samples: The number of samples that it was measured on.
         interval: The lower and the upper end of its 95 % interval over these samples; None: it has none.
-        column: The column that is read from the features; None: it tells of no column.
-        role: What the column is in the run; the run fills it in.
-        direction: Whether higher or lower values say that the features hold more of the column or, without
-            a column, are better; None: neither.
-        chance: The value for features that say nothing; None: there is none.
-        within: Whether what predicts was fitted to others of the measured samples, so that values that
-            training lacks are measured too; the run fills it in, by the evaluator's trait.
+        column: The column that is read from the features; None: it is about no column.
+        role: The column's role in the run; the run fills this in.
+        direction: Whether higher or lower values mean that the features hold more of the column or,
+            without a column, are better; None: neither.
+        chance: The value for features without information; None: there is none.
+        within: Whether the predictor was fitted to others of the measured samples, so that values
+            that training lacks are measured too; the run fills this in, from the evaluator's trait.
     """
 
     name: str
@@ -59,7 +60,8 @@ class Images:
         rows: (N,) the rows of the split that the features belong to.
         read: From a list of rows of the split, (k,) each, to their un-augmented images, (k, channels,
             height, width) each, one after another.
-        copy_backbone: Makes a copy of the network, on its device; what is done to the copy changes no run.
+        copy_backbone: Returns a copy of the network, on its device; changes of the copy do not
+            change the run.
     """
 
     rows: Tensor
@@ -67,13 +69,13 @@ class Images:
     copy_backbone: Callable[[], nn.Module]
 
     def batches(self, pieces: Sequence[Tensor]) -> Iterator[Tensor]:
-        """The images of pieces of the rows, given by their places (k,) among them."""
+        """The images of parts of the rows, given by places (k,) among the rows."""
         return self.read([self.rows[piece] for piece in pieces])
 
 
 @dataclass(frozen=True)
 class Towers:
-    """What a method with an image tower and a text tower makes of one split, in the space they share.
+    """The projections of one split by a method with an image tower and a text tower.
 
     Args:
         images: (N, d) float32 projections of the split's images without augmentation, of unit length, on
@@ -100,16 +102,17 @@ class Frozen:
     Args:
         features: (N, f) float32, on the CPU.
         metadata: The split's columns, (N,) or (N, c) each.
-        images: What the features were computed from; None where only the features are known.
+        images: The images of the features; None if only the features are known.
         towers: The projections of images and texts; None unless the method has a text tower.
         vocabulary: For columns of words, the word of each class id.
         projections: (u, N, d) float32 projections of u augmented views, of unit length, on the CPU; None
             unless an evaluator declares that it reads them.
-        groups: (N,) ids of samples that belong together, as those of one patient; None if none do.
+        groups: (N,) ids of samples that belong together, such as those of one patient; None if no
+            samples do.
         original: (N, f) float32 features of the network before training, on the CPU; None unless an
-            evaluator declares that it reads them, and where a run does not have them.
-        freeze: From another split to its frozen features, by the same network and prepared alike; None
-            where only the features are known.
+            evaluator declares that it reads them and the run has them.
+        freeze: Computes the frozen features of another split, by the same network and preparation;
+            None if only the features are known.
     """
 
     features: Tensor
@@ -137,7 +140,7 @@ class Frozen:
 
 
 class UndefinedMetric(Mistake):
-    """A number that the samples do not define, such as the recall of a class without a sample.
+    """The samples do not define a number, such as the recall of a class without a sample.
 
     An evaluator raises it, and a run then warns and leaves the evaluator's measurements out.
     """
@@ -147,7 +150,7 @@ class Evaluator(Protocol):
     """Measurements of frozen features."""
 
     def __call__(self, train: Frozen, test: Frozen) -> Sequence[Measurement]:
-        """What is measured, the number by which a column is judged before others of the column.
+        """The measurements; of those of a column, the main one comes first.
 
         Raises:
             UndefinedMetric: If the samples do not define a number.
@@ -156,7 +159,7 @@ class Evaluator(Protocol):
 
 @traits_of("evaluator")
 class EvaluatorTraits:
-    """What an evaluator may have beside its protocol."""
+    """The optional members of an evaluator."""
 
     columns: ClassVar[Mapping[str, Sequence[ValueType]]] = {}
     """Read before training. The names of the
@@ -167,10 +170,10 @@ class EvaluatorTraits:
     measures the training split: intervals are then over the groups of its samples, and no class of it is
     new."""
     within: bool = False
-    """Read where an evaluator is called. True if what predicts is fitted to others of the measured
-    samples, and not to the training split: then values that training lacks are measured too. A column
-    beside the label is judged by its measurements before others, and monitors take them of the last
-    samples."""
+    """Read where an evaluator is called. True if the predictor is fitted to others of the measured
+    samples, and not to the training split: then values that training lacks are measured too. Its
+    measurements are the main ones of columns other than the label, and monitors measure them on the
+    last samples."""
     reads_towers: bool = False
     """Read when a pipeline is composed. True if the evaluator reads
     `Frozen.towers`; a pipeline whose method has no text tower is then refused."""

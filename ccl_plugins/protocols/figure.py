@@ -23,20 +23,19 @@ class Figure(Protocol):
     """
 
     def __call__(self, runs: Mapping[str, Any]) -> matplotlib.figure.Figure:
-        """Draw runs, as `ccl_plugins.load` returns them, by their titles; there is at least one.
+        """Draw one or more runs of `ccl_plugins.load`, given by their titles.
 
         Raises:
-            DoesNotApply: If there is nothing to draw, as for runs without what the figure shows.
+            DoesNotApply: If there is nothing to draw, because the runs lack what the figure shows.
         """
 
 
 @traits_of("figure")
 class FigureTraits:
-    """What a figure may have beside its protocol."""
+    """The optional members of a figure."""
 
     caption: str = ""
-    """Read when a report shows the figure. What stands under it, in place of the first line of its
-    docstring."""
+    """Read when a report shows the figure. The caption, in place of the first line of its docstring."""
     side_by_side: bool = False
-    """Read before the figure is called. True if each run takes a part of its
-    own; it then gets the first run of each configuration, and at most six."""
+    """Read before the figure is called. True if the figure has a part for each run; it then gets
+    the first run of each configuration, at most six."""

@@ -14,26 +14,26 @@ from ccl_plugins.protocols.traits import absent_by_default, traits_of
 class Kernel(Protocol):
     """A similarity on the conditioning variable.
 
-    The pipeline supplies ``dataset``, the data set component, by keyword to a constructor that takes it,
-    for such as the words of class ids, ``dataset("train").vocabulary``.  A constructor reads no files: the
-    first call does.
+    The pipeline supplies ``dataset``, the data set component, by keyword to a constructor that
+    takes it, for example for the words of class ids, ``dataset("train").vocabulary``. A constructor
+    reads no files; the first call does.
     """
 
     @property
     def positive_definite(self) -> bool:
-        """Whether no eigenvalue of k(z, z) is below 0."""
+        """Whether all eigenvalues of k(z, z) are 0 or more."""
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor:
         """(n, c), (m, c) -> (n, m); (n,), (m,) for class ids and scalars.
 
-        A function of the values alone: it changes none, keeps nothing of them and draws nothing at random.
-        It computes on their device, and reads none of them on the host.
+        A pure function of the values: it does not change or keep them, and draws no random numbers.
+        It computes on their device, and reads no value on the host.
         """
 
 
 @traits_of("kernel")
 class KernelTraits:
-    """What a kernel may have beside its protocol.
+    """The optional members of a kernel.
 
     The methods make computations cheaper and change no result beyond rounding.
     """
@@ -74,7 +74,7 @@ class KernelTraits:
 
     @absent_by_default
     def distances(self, a: Tensor, b: Tensor) -> Tensor:
-        """Called with condition values. Returns `(n, m)` what its `scale` divides.
+        """Called with condition values. Returns `(n, m)` the numbers that its `scale` divides.
 
         Where the kernel sees nothing, or all as equal, the line names quantiles of them as candidates for
         the scale.

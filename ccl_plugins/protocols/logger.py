@@ -12,11 +12,11 @@ from ccl_plugins.protocols.traits import traits_of
 class Logger(Protocol):
     """Where the numbers of a run go.
 
-    The logger that it opens may have, beside what Lightning asks for:
+    The logger that it opens may have, in addition to Lightning's members:
 
     - ``continues_run``: True if it continues a run that has its hyperparameters already.
-    - ``log_evaluation(metrics, step)``: called in place of ``log_metrics`` for what is measured before and
-      after training; the numbers take the place of those measured before at this step.
+    - ``log_evaluation(metrics, step)``: called in place of ``log_metrics`` for measurements before
+      and after training; the numbers replace earlier ones of this step.
     """
 
     def open(self, folder: Path, done: int | None) -> Any:
@@ -31,15 +31,15 @@ class Logger(Protocol):
 
 @traits_of("logger")
 class LoggerTraits:
-    """What a logger may have beside its protocol."""
+    """The optional members of a logger."""
 
     files: Sequence[str] = ()
-    """Read when a run begins. The names and patterns of what the logger leaves in the folder of a run, as
-    `("log.db",)`; what was not there before is noted by its name, and deleted with the run."""
+    """Read when a run begins. The names and patterns of the files that the logger writes into a
+    run's folder, such as `("log.db",)`; new files are noted by name, and deleted with the run."""
     on_disk: bool = False
-    """Read when a run is measured in a later session. True if the logger writes to this machine alone; it
-    then gets these numbers too. A service, which may ask for a password, is opened by the session that
-    trains."""
+    """Read when a run is measured in a later session. True if the logger writes only to this
+    machine; it then gets these numbers too. A service, which may ask for a password, is opened by
+    the session that trains."""
 
     def check(self) -> None:
         """Called before anything is written.

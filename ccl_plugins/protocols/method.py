@@ -25,7 +25,7 @@ class Masking(Protocol):
 
     @property
     def views(self) -> int:
-        """The number of views, the first ones, of which patches are masked."""
+        """The number of first views whose patches are masked."""
 
     def __call__(self, height: int, width: int) -> Tensor:
         """(rows, columns) True at the masked patches of a view, whose size is in pixels."""
@@ -42,16 +42,16 @@ class Method(Protocol):
         """Features (n, f) of images (n, channels, height, width), of the backbone or its teacher."""
 
     def project(self, x: Tensor) -> Tensor:
-        """Projections (n, d) of images, as ``embed()`` of a condition needs them."""
+        """Projections (n, d) of images, for ``embed()`` of a condition."""
 
     def embed(self, views: Sequence[Tensor]) -> Embedded:
         """Features, projections and keys of a batch of views, each (n, channels, height, width).
 
-        Views of other modalities are as their networks take them.
+        Views of other modalities have the form that their networks take.
         """
 
     def pairs(self, embedded: Embedded, samples: Samples) -> Pairs:
-        """The pairs an objective sees, with what is known of the samples, gathered over processes."""
+        """The pairs that an objective reads, with the facts about the samples, gathered over processes."""
 
     def enqueue(self, pairs: Pairs) -> None:
         """Put the batch's keys into the queue, if there is one; called once, after all losses."""
@@ -62,14 +62,14 @@ class Method(Protocol):
 
 @traits_of("method")
 class MethodTraits:
-    """What a method may have beside its protocol."""
+    """The optional members of a method."""
 
     conditions: ClassVar[Mapping[str, Sequence[ValueType]]] = {}
     """Read when a pipeline is composed. The names of the conditions that the method itself reads, with the
     value types it accepts for each: a class attribute, or a property where they depend on parameters."""
     momentum: float | None = None
-    """Read while training. The momentum of the key encoder, below 1; a run says where it does not suit its
-    length or its queue."""
+    """Read while training. The momentum of the key encoder, below 1; a run warns if it does not
+    suit its length or its queue."""
 
     def check_batch(self, size: int) -> None:
         """Called before a run begins, with the global batch size.
@@ -79,7 +79,7 @@ class MethodTraits:
 
     @absent_by_default
     def project_key(self, x: Tensor) -> Tensor:
-        """Called for a condition that reads keys, as `clusters(of="key")`.
+        """Called for a condition that reads keys, such as `clusters(of="key")`.
 
         Returns the momentum encoder's keys `(n, d)` of images, without gradient and without other
         processes; row i is of image i.
@@ -113,7 +113,7 @@ class MethodTraits:
     def masked_views(parameters: Mapping[str, Any]) -> int:
         """Called when a pipeline is composed, with all parameters of the method.
 
-        Returns of how many views, the first ones, it masks patches. Its backbone must then have
+        Returns the number of first views whose patches it masks. Its backbone must then have
         `patch_shape`, and these views are of one size.
         """
         return 0
@@ -131,8 +131,8 @@ class MethodTraits:
     def embed_modality(self, name: str, x: Any) -> Tensor:
         """Called for evaluators that compare images with texts.
 
-        Returns the projections `(n, d)` of samples of a modality, not normalized. The method then has
-        `towers`, the networks of the modalities beside the image by name; `heads`, the head of each
-        modality and of `"image"`; and `modalities`, the modality of each view that `embed` takes. The
-        pipeline supplies the keyword-only parameter `modalities`.
+        Returns the projections `(n, d)` of samples of a modality, not normalized. The method then
+        has `towers`, the networks of the other modalities by name; `heads`, the head of each
+        modality and of `"image"`; and `modalities`, the modality of each view that `embed` takes.
+        The pipeline supplies the keyword-only parameter `modalities`.
         """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes of a run, as an objective's ``setup`` gets them.
+    """The sizes of a run, an argument of an objective's ``setup``.
 
     Args:
         samples: N, samples in the training split; dataset indices are from 0 to N - 1.
@@ -54,7 +54,7 @@ class Objective(Protocol):
 
     @property
     def distributed(self) -> Literal["mean", "replicated"]:
-        """Whether each process has its own anchors' terms, or all have all."""
+        """Whether each process computes the terms of its own anchors, or of all anchors."""
 
     def terms(self, pairs: Pairs) -> tuple[Tensor, Tensor]:
         """Values and weights, (rows, n) each, whose weighted mean is the loss."""
@@ -65,42 +65,43 @@ class Objective(Protocol):
 
 @traits_of("objective")
 class ObjectiveTraits:
-    """What an objective may have beside its protocol."""
+    """The optional members of an objective."""
 
     hierarchies: bool = False
     """Read when a pipeline is composed. True if the objective reads several class ids per sample."""
     reads_queue: bool = True
-    """Read when a pipeline is composed. False if the objective compares the samples of a batch alone, as a
-    loss of another library does; a method with a queue is then a warning."""
+    """Read when a pipeline is composed. False if the objective compares only the samples of a
+    batch, such as a loss of another library; a method with a queue then gives a warning."""
     reads_features: bool = False
     """Read in a call on raw embeddings, which then needs `features=(f0, f1)`, a `(b, f)` tensor for each
-    view. True if the objective cannot do without `pairs.features`, `(u, n, f)`."""
+    view. True if the objective needs `pairs.features`, `(u, n, f)`."""
     reads_patches: bool = False
     """Read when a pipeline is composed, and in a call on raw embeddings, which then needs
     `patches=PatchScores(...)`. True if the objective reads `pairs.samples.patches`, the scores of masked
     patches; a method without `masked_views` is then refused."""
     reads_projections: bool | None = None
-    """Read before training. Whether the loss depends on the projections, so that heads learn. Without the
-    member they do, unless it has `reads_features`."""
+    """Read before training. Whether the loss depends on the projections, so that heads learn. By
+    default it does, unless the objective has `reads_features`."""
     compiles: bool = True
     """Read before the first step of a run with `compile`. False if the loss cannot be compiled, for example
     because it takes gradients; the networks are then compiled alone."""
     in_parts: bool = False
     """Read before a run with `anchors_at_once`, and by the conformance kit. True if the term of an anchor
-    depends on other samples through the keys alone, and `terms` keeps nothing and draws nothing at random:
-    the loss may then be computed for some anchors at a time."""
+    depends on other samples only through the keys, and `terms` keeps no state and draws no random
+    numbers: the loss may then be computed for some anchors at a time."""
     stops_gradient: bool = False
     """Read by the conformance kit, and by `ContrastiveObjective.loss`, which then refuses second
     derivatives. True if the gradient deliberately differs from the derivative of the value."""
     adversarial: bool = False
-    """Read while training. True if the encoder raises a part of the loss, which may then rise in a healthy
-    run."""
+    """Read while training. True if the encoder maximizes a part of the loss, so that the loss may
+    rise in a healthy run."""
     hides: bool = False
-    """Read when `guided` is built. True if minimizing the loss makes the embeddings
-    forget the condition, as that of a fair objective; as a guide it is then for `keep = false` alone."""
+    """Read when `guided` is built. True if minimizing the loss makes the embeddings forget the
+    condition, such as that of a fair objective; as a guide it then needs `keep = false`."""
     measures_dependence: bool = False
-    """Read when `guided` is built. True if the loss is lower, the less any vectors tell of the condition: a
-    guide then maximizes it to keep, and reads features unless `at` says otherwise."""
+    """Read when `guided` is built. True if the loss measures the dependence of vectors on the
+    condition: a guide then maximizes it to keep the condition, and reads features unless `at` says
+    otherwise."""
 
     def check_read(self, name: str, condition: Condition) -> None:
         """Called when a pipeline is composed, with each condition that the objective reads.
@@ -113,7 +114,8 @@ class ObjectiveTraits:
         """Called once in every run, a resumed one too; creates parameters and state of these sizes.
 
         The conditions are fitted then, and there is no optimizer yet. `tables` has the `Table` of each
-        fitted condition by name, less the samples left out of training; `sizes` is a `Sizes`.
+        fitted condition by name, without samples that are left out of training; `sizes` is a
+        `Sizes`.
         """
 
     def statistics(self) -> Mapping[str, Statistic]:

@@ -11,8 +11,8 @@ import torch
 class Optimizer(Protocol):
     """How gradients change the parameters: its own options, and torch's optimizer made of them.
 
-    Which parameters decay, and how rates follow samples and layers, is said by ``[fit]`` for every
-    optimizer alike, and reaches it in the groups.
+    ``[fit]`` sets which parameters decay, and how rates depend on samples and layers, equally for
+    every optimizer; the groups carry these settings.
     """
 
     @property
@@ -23,6 +23,6 @@ class Optimizer(Protocol):
         """Torch's optimizer of groups of parameters.
 
         Args:
-            groups: Each with ``"params"``, a ``"name"``, its own ``"lr"`` and, if its parameters do not
-                decay, ``"weight_decay": 0.0``; what a group has goes before the options.
+            groups: Each with ``"params"``, a ``"name"``, its own ``"lr"`` and, if its parameters do
+                not decay, ``"weight_decay": 0.0``; a group's values override the options.
         """

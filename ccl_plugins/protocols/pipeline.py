@@ -1,4 +1,4 @@
-"""A composed pipeline, as hooks see it."""
+"""The contract of a composed pipeline in hooks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class ComposedPipeline(Protocol):
-    """A composed pipeline, as hooks get it."""
+    """A composed pipeline, the argument of hooks."""
 
     @property
     def choices(self) -> Mapping[str, Any]:

@@ -20,18 +20,19 @@ class Sampler(Protocol):
     """
 
     def __len__(self) -> int:
-        """Batches per epoch, whatever values a condition has."""
+        """Batches per epoch, independent of a condition's values."""
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """Global batches of sample indices, (B,) or, for partners, (B, 2), from batch ``start`` on.
 
-        Several epochs may be read at once, and every process draws the batches of all.
+        Several epochs may be read at the same time, and every process draws the batches of all
+        processes.
         """
 
 
 @traits_of("sampler")
 class SamplerTraits:
-    """What a sampler may have beside its protocol."""
+    """The optional members of a sampler."""
 
     @absent_by_default
     @staticmethod

@@ -8,17 +8,18 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Length:
-    """How long a run is, in epochs, optimizer steps and batches.
+    """The length of a run, in epochs, optimizer steps and batches.
 
-    A step has the batches of one epoch alone, so that the last one of an epoch may have fewer than others.
+    A step has batches of only one epoch, so the last step of an epoch may have fewer.
 
     Args:
-        epochs: Its epochs.
+        epochs: The epochs of the run.
         steps_per_epoch: Optimizer steps in each.
         warmup_epochs: Epochs, or parts of one, in which the learning rate rises.
-        max_steps: Optimizer steps at which it ends, if that is within the epochs; None: at their end.
+        max_steps: Optimizer steps after which it ends, if within the epochs; None: at the end of
+            the epochs.
         accumulate: Batches in a step.
-        lacking: Batches that the last step of an epoch has fewer.
+        lacking: The number of batches by which the last step of an epoch is smaller.
     """
 
     epochs: int
@@ -50,12 +51,12 @@ class Length:
         return self.batches_after(self.steps)
 
     def batches_after(self, step: int) -> int:
-        """The batches that so many optimizer steps have."""
+        """The number of batches in the given number of optimizer steps."""
         epoch, rest = divmod(step, self.steps_per_epoch)
         return epoch * self.batches_per_epoch + rest * self.accumulate
 
     def steps_after(self, batches: int) -> int:
-        """The optimizer steps that are taken after so many batches."""
+        """The number of optimizer steps after the given number of batches."""
         epoch, rest = divmod(batches, self.batches_per_epoch)
         return epoch * self.steps_per_epoch + rest // self.accumulate
 
@@ -69,7 +70,7 @@ class Schedule(Protocol):
     """How the learning rate changes while a run trains: a pure function of the step."""
 
     def __call__(self, step: int, length: Length) -> float:
-        """What the learning rate is multiplied by in optimizer step ``step``, from 0 on.
+        """The factor of the learning rate in optimizer step ``step``, from 0.
 
         It is finite and not below 0, and rises in the warm-up.
         """

@@ -1,10 +1,10 @@
-"""Traits: what a component may have beside its protocol.
+"""Traits: the optional members of a component.
 
-The traits of a kind are a class beside its protocol, as `ObjectiveTraits`, with the default of each.  A
-component need not inherit from it: it declares a trait as an attribute, a property or a method of that
-name; None counts as not declared.  `ccl info KIND` and the site list these classes.
-Of what is declared in a component's class, or set in its constructor, the form is checked when a pipeline
-builds it.
+The traits of a kind are a class next to its protocol, such as `ObjectiveTraits`, with the default
+of each trait. A component need not inherit from it: it declares a trait as an attribute, a property
+or a method of that name; None counts as not declared. `ccl info KIND` and the site list these
+classes. When a pipeline builds a component, it checks the types of the traits that the class
+declares or the constructor sets.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ TRAITS: dict[str, type] = {}
 """The class of each kind's traits."""
 
 DEFAULTS: dict[str, Any] = {}
-"""The default of each trait; one for each name, whatever the kind."""
+"""The default of each trait; a name has one default in all kinds."""
 
 
 class absent_by_default:
-    """A method that a component may have, and that is read as None where it has not."""
+    """An optional method, which is read as None if a component lacks it."""
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self.__func__ = getattr(method, "__func__", method)
@@ -60,12 +60,12 @@ def usage(traits: type, name: str) -> str:
 
 
 def trait(component: Any, name: str) -> Any:
-    """What a component declares, or the trait's default.
+    """The value that a component declares, or the trait's default.
 
     ``trait(objective, "reads_queue")``, ``trait(objective, "after_step")()``.
 
     Args:
-        component: A component; or its class, for what can be known before it is built.
+        component: A component; or its class, for traits that are read before it is built.
         name: The name of a trait in one of the classes in ``TRAITS``.
     """
     declared = getattr(component, name, None)
@@ -73,7 +73,7 @@ def trait(component: Any, name: str) -> Any:
 
 
 def wrong_traits(kind: str, component: object) -> list[str]:
-    """A line for each trait of a built component that has not the form it must have."""
+    """A line for each trait of a built component that has a wrong type."""
     if kind not in TRAITS:
         return []
     traits, wrong = TRAITS[kind], []
@@ -99,7 +99,7 @@ def wrong_traits(kind: str, component: object) -> list[str]:
 
 
 def _alternatives(hint: Any) -> list[Any]:
-    """What a hint allows beside None: types without their parameters, and the values of literals."""
+    """The types that a hint allows besides None, without parameters, and the values of literals."""
     if hint is NoneType:
         return []
     if hint is bool:
@@ -113,7 +113,7 @@ def _alternatives(hint: Any) -> list[Any]:
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a declared value has the form that a trait's hint says; what is in it is not looked at."""
+    """Whether a declared value has the type of a trait's hint; the contents are not checked."""
     for wanted in _alternatives(hint):
         if wanted is float:
             fits = isinstance(value, float | int) and not isinstance(value, bool)
@@ -127,7 +127,7 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _words(hint: Any) -> list[str]:
-    """What a trait may be, in words."""
+    """The types that a trait may have, in words."""
     words = {str: "a string", Mapping: "a mapping", float: "a number"}
     return [
         words.get(each, "a list or a tuple") if isinstance(each, type) else repr(each)

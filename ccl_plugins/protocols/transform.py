@@ -22,12 +22,12 @@ class Transform(Protocol):
         """``count`` views of one image, each (channels, height, width)."""
 
     def plain(self, image: Any) -> Tensor:
-        """The image, or a batch, without augmentation, as features are computed from it."""
+        """The image, or a batch, without augmentation, from which features are computed."""
 
 
 @traits_of("transform")
 class TransformTraits:
-    """What a transform may have beside its protocol."""
+    """The optional members of a transform."""
 
     transforms: Sequence[Callable[[Any], Tensor]] | None = None
     """Read when a sample is loaded. One function from an image to a tensor for each view; training then
@@ -36,12 +36,12 @@ class TransformTraits:
     """Read when a run
     begins. One function for each view, called on the device with the images of a batch as the data set
     has them, `(n, channels, height, width)`, those of PIL as uint8, and with seeds `(n,)`, long. It
-    returns `n` tensors, stacked; row i may depend on image i and seed i alone. Training then draws views
-    by these and not image by image, and all views of one function in one call: their rows follow each
-    other."""
+    returns `n` tensors, stacked; row i may depend on image i and seed i alone. Training then draws
+    views by these functions and not image by image, and all views of one function in one call, with
+    their rows one after another."""
     sizes: Sequence[int] = ()
-    """Read when a pipeline is composed. The height of each view in pixels, which is its width, where they
-    differ from view to view; the first is the transform's `size`."""
+    """Read when a pipeline is composed. The height (and width) of each view in pixels, if views
+    differ in size; the first is the transform's `size`."""
     modalities: Sequence[str] = ()
     """Read when a pipeline is composed and when a sample is loaded. For each view the name of its
     modality. The transform then has `of`, the transform of each modality by name, beginning with

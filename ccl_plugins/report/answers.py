@@ -1,4 +1,4 @@
-"""What results mean, in plain sentences: is it learning, what did conditioning do, which run is better."""
+"""The meaning of results, in sentences: does a run learn, what did conditioning do, which run is better."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ from ccl_plugins.experiments.results import (
 from ccl_plugins.protocols import Measurement
 
 SMALL = 0.02
-"""A change that is not worth a word: of a share, and of numbers above 1 in proportion to them."""
+"""The largest change that is not mentioned: of a share, or relative for numbers above 1."""
 
 
 @dataclass(frozen=True)
 class ReportedGroup(Group):
-    """A group that the report tells of.
+    """A group of runs in the report.
 
     Args:
-        reads: The column that each of its conditions reads, by the condition's name; None: none.
+        reads: The column that each of its conditions reads, by the condition's name; None: no
+            column.
         losses: The loss at the first and the last logged step, of each run that logged it.
     """
 
@@ -36,7 +37,7 @@ class ReportedGroup(Group):
 
     @property
     def conditions(self) -> dict[str, str]:
-        """What each condition is called: its column, with what it makes of that, or its component."""
+        """The name of each condition: its column, its column and component, or its component."""
         given = self.record.get("conditions") or {}
         return {name: _called(given.get(name), column) for name, column in self.reads.items()}
 
@@ -49,7 +50,7 @@ class Answer:
         question: The question.
         verdict: The answer in a few words.
         tone: Whether it is good news.
-        sentences: The reasons: what each is about, or nothing, and the sentence.
+        sentences: The reasons: the subject of each, or empty, and the sentence.
     """
 
     question: str
@@ -65,7 +66,7 @@ def component(recorded: Any) -> str:
 
 
 def _called(recorded: Any, column: str | None) -> str:
-    """``angle``, or ``angle, shuffled`` for a component that does more than give the column."""
+    """``angle``, or ``angle, shuffled`` for a component that changes the column."""
     own = component(recorded)
     options = recorded.values() if isinstance(recorded, Mapping) else ()
     if column is None or not own:
@@ -74,7 +75,7 @@ def _called(recorded: Any, column: str | None) -> str:
 
 
 def explained(sentence: str, chance: float | None) -> str:
-    """What a measurement says, with the value for features that say nothing."""
+    """The sentence of a measurement, with its chance level."""
     nothing = "" if chance is None else f"features that say nothing would have {chance:.2g}"
     return "; ".join(filter(None, (sentence, nothing)))
 
@@ -141,7 +142,7 @@ def _loss(each: ReportedGroup) -> str:
 
 
 def _instead(each: ReportedGroup, judges: Mapping[str, Measurement]) -> Iterator[str]:
-    """What the features hold, where they do not hold the label."""
+    """The columns that the features hold, if they do not hold the label."""
     for column, judge in judges.items():
         after, chance = each.by_seed(judge.name), judge.chance
         if column == "label" or judge.direction != "higher" or not after or chance is None:
@@ -243,7 +244,7 @@ def _better(configurations: Sequence[ReportedGroup], judges: Mapping[str, Measur
 
 
 def _of_all(tests: Sequence[Paired]) -> str:
-    """The largest p of several tests, corrected for their number, or why there is none."""
+    """The largest p of several tests, corrected for their number, or the reason why there is none."""
     if any(each.p is None for each in tests):
         return next(each.note for each in tests if each.p is None)
     p = min(1.0, max(each.p or 0.0 for each in tests) * len(tests))
@@ -251,14 +252,14 @@ def _of_all(tests: Sequence[Paired]) -> str:
 
 
 def _is_clear(test: Paired, tests: int) -> bool:
-    """Whether a difference, one of several that are tested, is hardly luck."""
+    """Whether a difference, one of several that are tested, is hardly chance."""
     if test.p is None:
         return test.n > 2 and test.deviation == 0 and bool(test.difference)
     return test.p * tests < ALPHA
 
 
 def _held(each: Group, judge: Measurement) -> float:
-    """What grows with how much of the column the features hold."""
+    """A number that grows with the amount that the features hold of the column."""
     mean = statistics.fmean(each.by_seed(judge.name).values())
     return -mean if judge.direction == "lower" else mean
 
@@ -294,9 +295,9 @@ class _Change:
     """A change of a measurement in words.
 
     Args:
-        way: Where what is held of the column went, as far as its seeds, or the test samples of one run,
-            can say.
-        amount: How much is held, compared with before: "more", "less" or "about as much".
+        way: The direction of the change, as far as seeds, or the test samples of one run, can show.
+        amount: The amount that the features hold, compared with before: "more", "less" or "about as
+            much".
         rose: Whether the number rose.
         luck: n and p in brackets.
     """
@@ -350,7 +351,7 @@ def _change(
 
 
 def _is_beyond(reference: Mapping[Any, float], each: Group, judge: Measurement) -> bool | None:
-    """Whether every run's reference lies beyond its interval over test samples, on one side.
+    """Whether every run's reference is outside its interval over test samples, on the same side.
 
     None if a run has no interval or no reference.
     """

@@ -12,11 +12,11 @@ from ccl_plugins.commands.evaluate import readable
 
 
 class Report:
-    """Show in one HTML file what runs learned, what conditioning did, which is better, and if it is luck.
+    """Show in one HTML file what runs learned, what conditioning did, and which run is better.
 
-    Runs that differ in the seed alone are one column.  The file needs nothing else and loads nothing.  A
-    run that cannot be read, or that has no checkpoint, is reported, and the others are shown.  With
-    --format, the table of all numbers is printed too.
+    Runs that differ only in the seed are one column. The file needs no other file and loads
+    nothing. A run that cannot be read, or that has no checkpoint, is reported, and the others are
+    shown. With --format, the table of all numbers is printed too.
     """
 
     example = "ccl report runs/color_digits_infonce-seed-* runs/color_digits_fair-seed-*"

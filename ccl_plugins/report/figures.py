@@ -20,9 +20,9 @@ class Figures:
     """Draw what runs have learned and what conditioning did, each figure as SVG and PNG.
 
     `ccl list figure` names the figures, and `ccl info figure NAME` its options.  A figure that does not
-    apply to the runs is named with the reason.  Runs that differ in the seed alone share a color; where
-    runs are drawn side by side, the first of each configuration is drawn.  The exit status is 1 if a run
-    could not be read or a figure failed, and if nothing was drawn.
+    apply to the runs is named with the reason. Runs that differ only in the seed share a color; if
+    runs are drawn side by side, the first of each configuration is drawn. The exit status is 1 if a
+    run could not be read or a figure failed, and if nothing was drawn.
     """
 
     example = "ccl figures runs/infonce runs/fair --figure embedding_map --figure anchor"
@@ -86,7 +86,7 @@ class Figures:
 
 
 def _figures(given: list[str] | None) -> dict[str, Callable[[], engine.Choice]]:
-    """The names of files, and what chooses their figures: those that were given, or all on offer.
+    """The names of files with the choices of their figures: the given figures, or all available ones.
 
     Raises:
         RegistryError: For an unknown figure, and options that it does not have.

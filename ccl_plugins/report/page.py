@@ -1,4 +1,4 @@
-"""A report of runs: one HTML file that holds all it shows."""
+"""A report of runs: one HTML file without other files."""
 
 from __future__ import annotations
 
@@ -46,23 +46,24 @@ SECTIONS = {
 }
 
 BESIDE = {"bars", "kept_and_leaked", "curves"}
-"""The figures that stand in the sections of what they show; all others are in Pictures."""
+"""The figures that are shown in the section of their subject; all others are in Pictures."""
 
 
 def write_report(
     runs: Sequence[Run], out: str | Path, *, missing: Mapping[str, str] | None = None
 ) -> Path:
-    """Write a report of runs: what differs, what was measured, pictures, and what it means in words.
+    """Write a report of runs: their differences, measurements, pictures, and the meaning in words.
 
-    The file needs nothing else and loads nothing.  Every figure on offer that applies is in it.  Its size
-    is bounded: small pictures of at most 6 configurations, and figures that are pixels where drawings
-    would take more than 400 kB.  Runs of several data sets are shown, with a warning, and not compared
-    with each other; the pictures and the answers are then about those of the first run's data set.
+    The file needs no other file and loads nothing. It has every available figure that applies. Its
+    size is bounded: small pictures of at most 6 configurations, and figures that are pixels if
+    drawings would take more than 400 kB. Runs of several data sets are shown, with a warning, and
+    not compared with each other; the pictures and the answers are then about those of the first
+    run's data set.
 
     Args:
-        runs: The runs; those that differ in the seed alone become one column.
+        runs: The runs; runs that differ only in the seed become one column.
         out: The file.
-        missing: Why further runs are not shown, by their names.
+        missing: The reasons why further runs are not shown, by their names.
 
     Returns:
         The file.
@@ -277,5 +278,5 @@ def _neighbors(pictured: Mapping[str, Run]) -> dict[str, Any]:
 
 
 def _hash(text: str) -> str:
-    """What a page's security policy knows a script or style by."""
+    """The hash of a script or style for the page's security policy."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,4 +1,4 @@
-"""The pictures of a report: every figure on offer, and the nearest neighbors of some images."""
+"""The pictures of a report: every available figure, and the nearest neighbors of some images."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import Run
 
 LARGEST = 400_000
-"""Bytes of an SVG above which a picture is a PNG, which many points do not make larger."""
+"""The bytes of an SVG above which a picture becomes a PNG, whose size does not grow with the points."""
 
 QUERIES = 5
-"""Test samples whose neighbors are shown."""
+"""The number of test samples whose neighbors are shown."""
 
 NEIGHBORS = 6
-"""Neighbors of each."""
+"""The number of neighbors of each."""
 
 BANK = 10_000
-"""The most training samples among which they are looked for."""
+"""The most training samples among which neighbors are searched."""
 
 
 def offered_figures() -> list[engine.ComponentSpec]:
@@ -40,7 +40,7 @@ def offered_figures() -> list[engine.ComponentSpec]:
 def draw(
     choice: engine.Choice, runs: Mapping[str, Run], first: Mapping[str, Run]
 ) -> tuple[Figure, str]:
-    """Draw runs, and say in a caption what is seen.
+    """Draw runs, with a caption.
 
     Args:
         choice: The figure.
@@ -48,8 +48,8 @@ def draw(
         first: The first run of each configuration, which a figure with ``side_by_side`` gets.
 
     Raises:
-        DoesNotApply: As the figure does.
-        TypeError: For a figure that returns something else.
+        DoesNotApply: If the figure raises it.
+        TypeError: For a figure that does not return a figure.
     """
     from matplotlib.figure import Figure
 
@@ -61,7 +61,7 @@ def draw(
 
 
 def pictures(runs: Mapping[str, Run], first: Mapping[str, Run]) -> dict[str, dict[str, Any]]:
-    """Each figure with its title and caption, or why it is not drawn, by its name.
+    """Each figure with its title and caption, or the reason why it is not drawn, by its name.
 
     Args:
         runs: The runs by title.
@@ -92,7 +92,7 @@ def _picture_of(
 
 
 def _embedded(figure: Figure) -> dict[str, Any]:
-    """A figure as an image that holds itself, with its size in pixels of the page."""
+    """A figure as an embedded image, with its size in pixels of the page."""
     width, height = (round(96 * inches) for inches in figure.get_size_inches())
     content, media_type = svg(figure).encode(), "image/svg+xml"
     if len(content) > LARGEST:

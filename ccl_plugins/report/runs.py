@@ -1,4 +1,4 @@
-"""What a report knows of runs: their results, curves and findings, and what a reader repeats them with."""
+"""The data of a report's runs: results, curves and findings, and the files that repeat the runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Runs:
 
     Args:
         runs: Runs with weights.
-        results: What is known of each.
+        results: The results of each.
     """
 
     def __init__(self, runs: Sequence[Run], results: Sequence[Result]) -> None:
@@ -58,7 +58,7 @@ class Runs:
         """The configurations."""
         first = Record(self.groups[0].record)
         self.same_data = [each for each in self.groups if first.is_on_data_of(each.record)]
-        """Those on the data set of the first, which can be compared."""
+        """The configurations on the data set of the first, which can be compared."""
 
     def first(self, each: ReportedGroup) -> Run:
         """The first run of a configuration."""
@@ -77,11 +77,11 @@ class Runs:
 
     @property
     def pictured(self) -> dict[str, Run]:
-        """The first run of each configuration, of so many as a picture shows side by side."""
+        """The first run of each configuration, as many as a picture shows side by side."""
         return {each.name: self.first(each) for each in self.same_data[:MOST]}
 
     def findings(self) -> Iterator[dict[str, str]]:
-        """What was found to be off while runs were trained, once for each configuration."""
+        """The findings while runs were trained, once for each configuration."""
         for group in self.groups:
             lines: dict[str, list[str]] = {}
             for result in group.runs:

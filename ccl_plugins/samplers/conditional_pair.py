@@ -18,22 +18,22 @@ from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
 from ccl_plugins.samplers.uniform import Uniform, require_rows
 
 TOGETHER = 4096
-"""Anchors at most, of whole batches, whose partners are drawn at once: many share the cost of calls."""
+"""The most anchors whose partners are drawn in one call, in whole batches; a call has a fixed cost."""
 
 
 class ConditionalPair(Uniform):
     """Positive pairs of two images with the same, or a similar, value of the condition.
 
-    z ~ P_Z, then x, y ~ P(.|z): an anchor x and its partner y.  Every sample is the anchor once per epoch,
-    in random order, so that each value z comes in proportion to its samples.  Partners are drawn anew in
-    every epoch.  The first view shows the anchor, the other views show the partner.
+    z ~ P_Z, then x, y ~ P(.|z): an anchor x and its partner y. Every sample is the anchor once per
+    epoch, in random order, so each value z occurs in proportion to its samples. Partners are drawn
+    anew in every epoch. The first view shows the anchor, the other views show the partner.
 
     Without ``kernel`` and ``nearest``, the condition is categorical, and the partner is any sample with the
     anchor's value (for a hierarchy: in all levels).
 
     Args:
-        own_pair: Whether the partner may be the anchor itself: two views of one image.  It always is if
-            there is no other candidate.
+        own_pair: Whether the partner may be the anchor itself: two views of one image. The partner
+            is always the anchor if there is no other candidate.
         kernel: Makes P(.|z) proportional to the kernel, for a condition of any value type.  Draws are exact
             at any scale, and fastest for class ids and for one number.  ``scale="median"`` is the median
             over the candidates that a call compares.

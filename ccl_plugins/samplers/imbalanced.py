@@ -15,26 +15,27 @@ from ccl_plugins.arguments import fraction, one_of, whole
 from ccl_plugins.samplers.uniform import OfClasses
 
 Rule = Literal["linear", "exponential", "geometric"]
-"""How the part that is kept grows with the class."""
+"""The rules by which the kept part grows with the class."""
 
 
 class Imbalanced(OfClasses):
-    """Imbalanced classes: a fixed part of each class, more of later ones, in shuffled batches.
+    """Imbalanced classes: keep a fixed part of each class, more of later classes; shuffled batches.
 
-    Class i of C, in the order of class ids, is at step ``s = floor(i * S / C) + 1`` of S steps.  Of its n
-    samples these are kept:
+    Class i of C, in the order of class ids, is at step ``s = floor(i * S / C) + 1`` of S steps. Of
+    its n samples, this number is kept:
 
     - ``"linear"``: ``floor(s / S * n)``; ``"exponential"``: ``floor(exp(s) / exp(S) * n)``, as released.
       With S = 10 the exponential rule leaves class 0 of CIFAR-10 and classes 0 to 29 of CIFAR-100
       empty; a warning counts the empty classes.
-    - ``"geometric"``: ``floor(ratio ** (1 - i / (C - 1)) * n)`` and at least 1, so that none is empty.
+    - ``"geometric"``: ``floor(ratio ** (1 - i / (C - 1)) * n)`` and at least 1, so that no class is
+      empty.
 
     The tables of conditions, and the evaluators, still see all samples.
 
     Args:
         rule: ``"linear"``, ``"exponential"`` or ``"geometric"``.
-        steps: S, 1 or more; more than one step per class has no effect.  With 10, each ten successive
-            classes of CIFAR-100 keep the same part, as released.
+        steps: S, 1 or more; more than one step per class has no effect. With 10, every ten
+            successive classes of CIFAR-100 keep the same part, as in the released code.
         ratio: The part of the first class that ``"geometric"`` keeps, above 0 and at most 1.
         selection: The seed of the released code's shuffling, from 0 to below 2**32: it decides which
             samples are kept.
@@ -50,7 +51,8 @@ class Imbalanced(OfClasses):
 
     Source:
         Zheng et al., Contrastive Attraction and Contrastive Repulsion for Representation Learning
-        (2023), section 5.1, by their code: the printed proportions are 0 or 1 for all classes but one.
+        (2023), section 5.1, computed as in their code, because the printed proportions are 0 or 1
+        for all classes but one.
         Geometric: Cui et al., Class-Balanced Loss Based on Effective Number of Samples (2019).
     """
 
@@ -97,8 +99,8 @@ class Imbalanced(OfClasses):
         self.size = len(self.kept)
         if batch_size > self.size:
             raise ValueError(
-                f"batch_size must be 1 to {self.size}, the samples that are kept of {size}, not"
-                f" {batch_size}"
+                f"batch_size must be 1 to {self.size}, the number of kept samples of {size}, not "
+                f"{batch_size}"
             )
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
@@ -110,7 +112,7 @@ class Imbalanced(OfClasses):
 def kept_counts(
     counts: Sequence[int], rule: Rule, steps: int = 10, ratio: float = 0.01
 ) -> list[int]:
-    """How many of the ``counts`` samples of each class are kept, by the rules of `Imbalanced`."""
+    """The number of each class's ``counts`` samples that are kept, by the rules of `Imbalanced`."""
     one_of("rule", rule, get_args(Rule))
     whole("steps", steps, 1)
     fraction("ratio", ratio)

@@ -1,4 +1,4 @@
-"""Batches of several classes with as many samples of each."""
+"""Batches of several classes with equally many samples of each."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ class MPerClass(Uniform):
     """Batches of k classes with m samples each, so that every sample meets others of its class.
 
     A batch has ``k = batch_size / m`` different classes, drawn at random; all classes are drawn equally
-    often, whatever their size.  An epoch has ``size // batch_size`` batches.  Within a class, samples are
-    drawn in random order, all of them before one is drawn again.  In a batch they stand side by side.
+    often, whatever their size. An epoch has ``size // batch_size`` batches. Within a class, samples
+    are drawn in random order, and all are drawn before any is drawn again. In a batch, samples of
+    one class are next to each other.
 
     Args:
-        m: Samples of each class, a divisor of ``batch_size``.
+        m: Number of samples of each class in a batch, a divisor of ``batch_size``.
         columns: Metadata columns of class ids or words.  With several columns, a class is a combination of
             values.  A sample without a value in one of them is not drawn; a warning counts such samples.
         small: What to do with classes that have fewer than m samples: ``"error"``; ``"repeat"``: a sample
@@ -73,8 +74,9 @@ class MPerClass(Uniform):
         if len(kept) < self.classes:
             least = next(n for n in divisors if batch_size <= n * len(kept))
             raise ValueError(
-                f"a batch of {batch_size} has {self.classes} classes with m = {m}, and {named} has"
-                f" {len(kept)}: take an m of at least {least}, or a batch_size of at most {m * len(kept)}"
+                f"a batch of {batch_size} has {self.classes} classes with m = {m}, but {named} has "
+                f"{len(kept)}: take an m of at least {least}, or a batch_size of at most "
+                f"{m * len(kept)}"
             )
         self._first, self._count = groups.first[kept], groups.count[kept]
         self._ids = groups.ids
@@ -98,7 +100,7 @@ class MPerClass(Uniform):
 
 
 def _earlier(values: Tensor) -> Tensor:
-    """(n,) how often each value (n,) came before."""
+    """(n,) how often each of the values (n,) occurred before."""
     order = values.argsort(stable=True)
     ordered = values[order]
     begins = torch.cat([ordered.new_ones(1).bool(), ordered[1:] != ordered[:-1]])
@@ -119,7 +121,7 @@ def _classes(split: Any, columns: Sequence[str], named: str) -> tuple[Tensor, Te
         values = variable.values
         if variable.value_type != "categorical" or values.is_floating_point() or values.ndim != 1:
             raise ValueError(
-                f"m_per_class needs one class id per sample, and the column {name!r} holds"
+                f"m_per_class needs one class id per sample, but the column {name!r} holds"
                 f" {values.dtype} of shape {tuple(values.shape)}"
             )
     missing = torch.stack([variable.missing for variable in variables]).any(0)

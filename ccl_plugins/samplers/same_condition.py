@@ -17,8 +17,8 @@ class SameCondition(OfClasses):
 
     Each value gets a share of an epoch's ``size // batch_size`` batches in proportion to its samples,
     rounded up or down at random.  The samples of a value are drawn in random order, and all of them are
-    drawn before a sample is drawn again, except to fill up the last batch.  No sample is twice in a batch.
-    In a hierarchy, samples with the same value are equal in all levels.
+    drawn before a sample is drawn again, except to fill up the last batch. No sample occurs twice
+    in a batch. In a hierarchy, samples with the same value are equal in all levels.
 
     Args:
         small: What to do with values that have fewer samples than a batch: ``"error"``; ``"repeat"``: a
@@ -36,7 +36,7 @@ class SameCondition(OfClasses):
     """
 
     EXPECTED_FAILURES: ClassVar[Mapping[str, str]] = {
-        "an_epoch_visits_every_sample_once": "whole batches of one value do not divide every class"
+        "an_epoch_visits_every_sample_once": "a class is not always a multiple of whole batches"
     }
 
     levels = True
@@ -81,7 +81,8 @@ class SameCondition(OfClasses):
     def _share(self, epoch: int) -> np.ndarray:
         """(G,) batches of each value in an epoch: its share, rounded at random.
 
-        By systematic sampling in whole numbers: shares are exact on average, their sum is always exact.
+        Systematic sampling in whole numbers makes shares exact on average, and their sum always
+        exact.
         """
         total = int(self._count.sum())
         offset = int(np.random.default_rng((self.seed, epoch, 1)).integers(total))
@@ -94,7 +95,7 @@ class SameCondition(OfClasses):
         return members[torch.from_numpy(draws.permutation(len(members)))]
 
     def _cut(self, members: Tensor, number: int) -> Tensor:
-        """Batch ``number`` of a pass; the last is filled up from the one before, or by repeating."""
+        """Batch ``number`` of a pass; the last batch is filled up from the one before, or by repetition."""
         if len(members) < self.batch_size:
             return members.repeat(-(-self.batch_size // len(members)))[: self.batch_size]
         first = min(number * self.batch_size, len(members) - self.batch_size)

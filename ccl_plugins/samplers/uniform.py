@@ -15,21 +15,21 @@ from ccl_plugins.drawing.by_class import Groups
 from ccl_plugins.protocols import ValueType
 
 Small = Literal["error", "repeat", "leave_out"]
-"""What to do with values that have fewer samples than a batch takes of one."""
+"""The ways to treat values that have fewer samples than a batch takes of one value."""
 
 
 class Uniform:
     """Shuffled batches; every sample once per epoch.
 
     Args:
-        drop_last: Whether to leave out an epoch's last batch if it is not full, as objectives that compare
-            samples, and batch normalization, prefer.
+        drop_last: Whether to leave out an epoch's last batch if it is not full, which suits
+            objectives that compare samples, and batch normalization.
         size: Number of samples; supplied by the pipeline.
         batch_size: Samples, or pairs, in a global batch; supplied by the pipeline.
-        seed: Supplied by the pipeline.
+        seed: The run's seed; supplied by the pipeline.
 
     Args of subclasses:
-        on: Name of the condition to read.
+        on: The name of the condition to read.
 
     Raises:
         ValueError: For a batch larger than the data set.
@@ -89,9 +89,9 @@ class OfClasses(Uniform):
     ) -> None:
         if condition.is_floating_point():
             raise ValueError(
-                f"{sampler} needs a categorical condition, and this one holds numbers,"
-                f" {tuple(condition.shape)} {condition.dtype}: make class ids of it with"
-                " clusters(of=..., k=...)"
+                f"{sampler} needs a categorical condition, but this one holds numbers, "
+                f"{tuple(condition.shape)} {condition.dtype}: make class ids of them with "
+                "clusters(of=..., k=...)"
             )
         require_rows(condition, size)
         if condition.ndim != 1 and not self.levels:
@@ -108,18 +108,19 @@ class OfClasses(Uniform):
 def of_enough(
     count: np.ndarray, least: int, small: Small, sampler: str, of: str, parameter: str
 ) -> np.ndarray:
-    """(G,) the samples of each value, 0 for values that are left out as they have too few.
+    """(G,) the number of samples of each value, 0 for values that are left out because they have too few.
 
     Args:
-        count: (G,) the samples of each value.
-        least: How many a value should have.
-        small: What to do with others.
+        count: (G,) the number of samples of each value.
+        least: The number of samples that a value should have.
+        small: The treatment of values with fewer.
         sampler: The sampler's name, for messages.
-        of: What has the values.
-        parameter: The sampler's, which is ``least``.
+        of: The source of the values, for messages.
+        parameter: The sampler's parameter that sets ``least``.
 
     Raises:
-        ValueError: For values with too few under ``"error"``, and if none has enough under ``"leave_out"``.
+        ValueError: With ``"error"``, for values with too few samples; with ``"leave_out"``, if no
+            value has enough.
     """
     few = count < least
     if one_of("small", small, get_args(Small)) == "repeat" or not few.any():
@@ -134,7 +135,9 @@ def of_enough(
             " values, small='repeat' or small='leave_out'"
         )
     if few.all():
-        raise ValueError(f"{too_small}: with small='leave_out' none is left; take a smaller one")
+        raise ValueError(
+            f"{too_small}: with small='leave_out' no value is left; take a smaller {parameter}"
+        )
     warnings.warn(f"{too_small} and are left out of training by {sampler}", stacklevel=3)
     return np.where(few, 0, count)
 

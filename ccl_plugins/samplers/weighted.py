@@ -11,18 +11,19 @@ from ccl_plugins.samplers.uniform import OfClasses
 
 
 class Weighted(OfClasses):
-    """Given shares of each class, in every epoch and nearly in every batch.
+    """Batches with given shares of each class, exact in every epoch and nearly exact in every batch.
 
-    An epoch has as many samples as the data set.  A class whose share is larger than its part of the data
-    is gone through several times, in another order each time; of one with a smaller share, every epoch
-    draws other samples.  The draws of a class are spread evenly over the epoch, so that a batch has its
-    share of each to within a sample or two.  A sample comes twice in a batch where a batch has more of its
-    class than the data set, and may where a pass through the class ends within a batch; it is then compared
-    with itself as with another.  A missing class id (-1) counts as a class.
+    An epoch has as many samples as the data set. If a class's share is larger than its part of the
+    data, its samples come several times, in a different order each time. If the share is smaller,
+    every epoch draws different samples. The draws of a class are spread evenly over the epoch, so a
+    batch has each share to within a sample or two. A sample occurs twice in a batch if the batch
+    takes more of its class than the data set has; it may if a pass through the class ends within a
+    batch. The sample is then compared with itself like with any other. A missing class id (-1)
+    counts as a class.
 
     Args:
         weights: A number above 0 for each class, in the order of class ids; shares are in their ratio.
-            None: all alike.  Of ``mixed``'s sources, in the order of its data sets.
+            None: equal shares. For the sources of ``mixed``, in the order of its data sets.
         condition: (size,) class ids; supplied by the pipeline.
 
     Raises:
@@ -69,7 +70,7 @@ class Weighted(OfClasses):
 
 
 def apportioned(size: int, weights: Sequence[float]) -> list[int]:
-    """Whole numbers in the ratio of weights, as nearly as can be, whose sum is ``size``."""
+    """Whole numbers whose sum is ``size``, as nearly as possible in the ratio of the weights."""
     exact = [size * weight / sum(weights) for weight in weights]
     counts = [int(each) for each in exact]
     rest = sorted(range(len(exact)), key=lambda i: counts[i] - exact[i])

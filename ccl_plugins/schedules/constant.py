@@ -7,7 +7,7 @@ from ccl_plugins.schedules.warm_up import WarmUp
 
 
 class Constant(WarmUp):
-    """The learning rate stays as it is after the warm-up.
+    """The learning rate is constant after the warm-up.
 
     Args:
         per: Whether the rate changes with every ``"step"``, or between epochs only, with every ``"epoch"``.

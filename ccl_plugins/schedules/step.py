@@ -15,13 +15,13 @@ class Step(WarmUp):
     """The learning rate is multiplied by a factor at each milestone.
 
     Args:
-        milestones: Epochs, 1 or more, that rise.
+        milestones: Rising epochs, 1 or more.
         factor: 0 or more.
         per: Whether the warm-up rises with every ``"step"``, or with every ``"epoch"``.
         start: The factor that the warm-up begins above, from 0 to below 1.
 
     Raises:
-        TypeError: For a milestone that is no whole number.
+        TypeError: For a milestone that is not a whole number.
         ValueError: For a value out of range.
     """
 

@@ -1,4 +1,4 @@
-"""What is shared of a run: its backbone, what loads it, a card that says what it is, and the upload.
+"""Sharing of a run: its backbone, the code that loads it, a model card, and the upload.
 
-Its files are imported by themselves: a command's help must not wait for torch.
+Import its modules one by one, because a command's help must not wait for torch.
 """

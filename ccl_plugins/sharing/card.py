@@ -51,15 +51,15 @@ ABOUT = {
     PIPELINE: "the whole experiment: `ccl train pipeline.toml` repeats it where its data is",
     SUMS: "checksums: `sha256sum --check SHA256SUMS`",
 }
-"""What each file of the folder is beside the card, the checksums last."""
+"""A description of each file of the folder except the card, the checksums last."""
 
 FILES = (README, *ABOUT)
-"""All that a folder may hold."""
+"""All files that a folder may hold."""
 
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """What a card tells of.
+    """The facts that a card shows.
 
     Args:
         run: The run.
@@ -83,7 +83,7 @@ class Shared:
 
     @cached_property
     def reported(self) -> Runs:
-        """What a report knows of the run."""
+        """The report's data of the run."""
         return Runs([self.run], [result_of(self.run)])
 
     @property
@@ -93,23 +93,23 @@ class Shared:
 
     @property
     def images(self) -> Mapping[str, Any]:
-        """What is known of the images that the backbone takes."""
+        """The known properties of the images that the backbone takes."""
         images: Mapping[str, Any] = self.config.get("pretrained_cfg", self.config)
         return images
 
     @property
     def samples(self) -> str:
-        """What the backbone takes, in a word."""
+        """The word for the backbone's inputs."""
         return "images" if "mean" in self.images else "samples"
 
     @property
     def datasets(self) -> list[Mapping[str, Any]]:
-        """The data set, and those that it is made of."""
+        """The data set, and the data sets that it is made of."""
         return [*_components(self.record["dataset"], "dataset")]
 
     @property
     def data(self) -> str:
-        """What the data set is called: ``subset of color_digits``."""
+        """The name of the data set: ``subset of color_digits``."""
         first, *of = (component(each) for each in self.datasets)
         return f"{first} of {and_all(of)}" if of else first
 
@@ -285,7 +285,7 @@ def _done(objective: Any, place: str = "") -> Iterator[str]:
 
 
 def _summary(use: str) -> str:
-    """What an objective is, in its author's words; nothing if its plug-in is gone."""
+    """The first sentence of an objective's docstring; empty if its plug-in is missing."""
     name = use.partition(":")[2]
     specs = [each for each in registry().specs("objective") if each.id == name]
     return registry().summary(specs[0]) if specs else "its plug-in is not installed here."
@@ -335,7 +335,7 @@ def _better(each: Measurement) -> str:
 
 
 def _answers(shared: Shared) -> Iterator[str]:
-    """What the numbers mean, as the report says it: is it learning, and what did conditioning do."""
+    """The report's answers: whether the run learns, and what conditioning did."""
     (result,) = shared.reported.results
     names = {*result.after, *result.before}
     for answer in answers(shared.reported.groups)[:2]:
@@ -420,16 +420,16 @@ _MARKS = re.compile(
     r"[\\`*\[\]#~$|@]|(?<![^\W_])_|_(?![^\W_])|(?<=[:/])/|(?<=www)\.|^[-+=]|^\d+(?=[.)])",
     re.IGNORECASE,
 )
-"""What Markdown reads as more than itself, in a sentence, a cell or a heading, or makes links of."""
+"""The characters and addresses that Markdown interprets in a sentence, a cell or a heading."""
 
 
 def plain(text: str) -> str:
-    """A text on one line that Markdown shows as it is, in a sentence, a heading or a cell of a table."""
+    """A text on one line, escaped for Markdown, for a sentence, a heading or a table cell."""
     return _MARKS.sub(lambda mark: _entities(mark[0]), html.escape(printable(text), quote=False))
 
 
 def code(text: str) -> str:
-    """A text on one line as code, in a cell of a table, too."""
+    """A text on one line as code, also for a table cell."""
     text = printable(text)
     if "|" in text or not text:  # which ends a cell of a table, in code as well
         return f"<code>{plain(text)}</code>"
@@ -445,7 +445,7 @@ def block(language: str, text: str) -> str:
 
 
 def _longer(text: str, least: int) -> str:
-    """Backticks, more than any that follow each other in a text."""
+    """A fence of more backticks than any run of them in a text."""
     return "`" * max([least, *(len(run) + 1 for run in re.findall("`+", text))])
 
 

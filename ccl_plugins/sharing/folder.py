@@ -1,4 +1,4 @@
-"""The folder that is shared of a run."""
+"""The folder that shares a run."""
 
 from __future__ import annotations
 
@@ -40,28 +40,29 @@ if TYPE_CHECKING:
 def write_folder(
     run: Run, folder: str | Path, *, repository: str | None = None, license: str | None = None
 ) -> list[str]:
-    """Write what is shared of a finished run: weights, what loads them, and a card that says what they are.
+    """Write the folder that shares a finished run: weights, the code that loads them, and a card.
 
-    The card is written from the record and the stored measurements; nothing is measured.  No file has a
-    path of this machine, a name of a training image, its features, or what a logger was told.  Before the
-    folder is there, its ``load.py`` is run, and its features are compared with the backbone's.
+    The card is written from the record and the stored measurements; nothing is measured. No file
+    has a path of this machine, a name or features of a training image, or settings of a logger.
+    Before the folder is moved into place, its ``load.py`` is run, and the features are compared
+    with the backbone's.
 
     Args:
         run: The run.
         folder: The folder, new or empty.
         repository: Its name on the Hugging Face Hub, such as ``"me/model"``, for the lines that load it.
-        license: The identifier of its license on the Hub, as ``"mit"``; None: the card says that there is
-            none.
+        license: The identifier of its license on the Hub, such as ``"mit"``; None: the card says
+            that there is none.
 
     Returns:
-        What a reader should know: paths that were shortened, files that were left out and why.
+        Notes for the user: shortened paths, and files that were left out, with the reason.
 
     Raises:
         ValueError: If repository or license have a name that the Hub refuses, the run is not finished,
-            the folder has files, the backbone cannot be written as plain PyTorch, or what was written
-            computes other features.
+            the folder has files, the backbone cannot be written as plain PyTorch, or the written
+            code computes other features.
         FileNotFoundError: If the run has no weights.
-        PluginFailed: If the plug-in of backbone or transform is gone, without which nothing is computed.
+        PluginFailed: If the plug-in of backbone or transform is missing.
     """
     folder = Path(folder).expanduser()
     if repository is not None:
@@ -101,10 +102,10 @@ def write_folder(
 
 
 def require_empty(folder: Path) -> None:
-    """Refuse a folder that holds something.
+    """Refuse a folder that is not empty.
 
     Raises:
-        ValueError: Naming the folder.
+        ValueError: For such a folder, with its name.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is not empty: name a new or an empty folder")
@@ -120,7 +121,7 @@ def _require_finished(run: Run) -> None:
 
 
 def _keys(program: Any, plain: Any) -> dict[str, str]:
-    """For each tensor of a program its name in the folder's files, which are those of `write_weights`."""
+    """For each tensor of a program its name in the files of `write_weights`."""
     names = [*program.state_dict, *program.constants]
     inside = isinstance(plain, Timm)
     return {
@@ -135,7 +136,7 @@ def _onnx(staged: Path, program: Any) -> list[str]:
     if not onnx_is_installed():
         return [f'{left_out}: pip install "ccl-plugins[onnx]" for it']
     if program is None:
-        return [f"{left_out}: the transform does not say which images the backbone takes"]
+        return [f"{left_out}: the transform does not declare the size and normalization of images"]
     try:
         write_onnx(staged / ONNX[0], program)
     except ValueError as error:
@@ -144,7 +145,7 @@ def _onnx(staged: Path, program: Any) -> list[str]:
 
 
 def _check(staged: Path, plain: Any, config: Mapping[str, Any]) -> None:
-    """Compare what ``load.py`` gives with the backbone, on random images."""
+    """Compare the features of ``load.py`` with the backbone's, on random images."""
     shape = config.get("pretrained_cfg", config).get("input_size")
     if shape is None:
         return
@@ -160,17 +161,17 @@ def _check(staged: Path, plain: Any, config: Mapping[str, Any]) -> None:
 
 
 def onnx_is_installed() -> bool:
-    """Whether torch finds what it exports to ONNX with."""
+    """Whether the packages that torch needs to export to ONNX are installed."""
     return all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript"))
 
 
 def write_onnx(file: Path, program: Any) -> None:
     """Write a model of ONNX from any number of ``images`` to ``features``.
 
-    It holds no path of this machine: what torch notes of the source of each operation is deleted.
+    It holds no path of this machine: torch's notes about source lines are deleted.
 
     Args:
-        file: The file; above 1.5 GB the weights lie in another beside it.
+        file: The file; weights above 1.5 GB go into a second file beside it.
         program: The backbone as a program of `torch.export`.
 
     Raises:

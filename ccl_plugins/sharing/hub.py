@@ -1,4 +1,4 @@
-"""The Hugging Face Hub: what repositories and licenses are called there, and the upload of a folder."""
+"""The Hugging Face Hub: names of repositories and licenses, and the upload of a folder."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ HUB_LICENSES = "https://huggingface.co/docs/hub/repositories-licenses"
 
 
 def check_license(license: str) -> str:
-    """The identifier of a license, if it has the form of one.
+    """The identifier of a license, after a check of its form.
 
     Raises:
-        ValueError: If it has not.
+        ValueError: For another form.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9.+-]*", license):
         raise ValueError(
@@ -26,10 +26,10 @@ def check_license(license: str) -> str:
 
 
 def check_repository(repository: str) -> str:
-    """The name of a repository, if the Hub takes it.
+    """The name of a repository, after a check that the Hub accepts it.
 
     Raises:
-        ValueError: If it does not.
+        ValueError: If the Hub does not.
     """
     from huggingface_hub.errors import HFValidationError
     from huggingface_hub.utils import validate_repo_id
@@ -37,9 +37,9 @@ def check_repository(repository: str) -> str:
     try:
         validate_repo_id(repository)
     except HFValidationError as error:
-        raise ValueError(f"a repository is named as 'me/model': {error}") from error
+        raise ValueError(f"a repository is named like 'me/model': {error}") from error
     if "/" not in repository:
-        raise ValueError(f"a repository is named as 'me/model', not {repository!r}")
+        raise ValueError(f"a repository is named like 'me/model', not {repository!r}")
     return repository
 
 
@@ -64,18 +64,19 @@ def require_login() -> None:
 def upload(folder: Path, repository: str, *, private: bool = False) -> str:
     """Upload a folder of `write_folder` as a model of the Hub, in one commit.
 
-    It takes the place of an earlier upload; other files of the repository stay.
+    It replaces an earlier upload; other files of the repository stay.
 
     Args:
         folder: The folder.
-        repository: As ``"me/model"``; it is created if there is none.
-        private: Whether a new repository is private.  One that is there and public is refused.
+        repository: A name such as ``"me/model"``; the repository is created if it does not exist.
+        private: Whether a new repository is private. An existing public repository is refused.
 
     Returns:
         The address of the repository.
 
     Raises:
-        NotUploaded: If the Hub cannot be reached or refuses it, or is public against what was asked.
+        NotUploaded: If the Hub cannot be reached or refuses the upload, or if the repository is
+            public although ``private`` is set.
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HTTPError
@@ -85,8 +86,8 @@ def upload(folder: Path, repository: str, *, private: bool = False) -> str:
         address = api.create_repo(repository, private=private, exist_ok=True)
         if private and not api.model_info(repository).private:
             raise NotUploaded(
-                f"{repository} is there already and is public: make it private on the Hub, name another, or"
-                " leave --private out"
+                f"{repository} already exists and is public: make it private on the Hub, name "
+                "another, or leave --private out"
             )
         api.upload_folder(
             repo_id=repository,

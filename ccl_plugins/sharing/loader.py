@@ -10,7 +10,7 @@ from typing import Any
 from ccl_plugins.experiments.export import WEIGHTS
 
 CONSTANTS = "constants.safetensors"
-"""Tensors that a backbone computes with, and that are no weights."""
+"""Tensors that a backbone computes with and that are not weights."""
 
 
 def timm_loader(config: Mapping[str, Any]) -> str:
@@ -33,7 +33,7 @@ def load():
 
 
 def torch_loader(program: Any, config: Mapping[str, Any], keys: Mapping[str, str]) -> str:
-    """``load.py`` of any backbone: what it computes, written as a function of PyTorch.
+    """``load.py`` of any backbone: its computation, written as a function of PyTorch.
 
     Args:
         program: The backbone as a program of `torch.export`.
@@ -60,7 +60,7 @@ def load(device="cpu"):
 
 
 def _function(program: Any, keys: Mapping[str, str]) -> str:
-    """What a program computes, as a function of its tensors and of images."""
+    """The code of a program, as a function of its tensors and of images."""
     from torch.export.graph_signature import InputKind, OutputKind
 
     graph, signature = program.graph_module.graph, program.graph_signature
@@ -122,7 +122,7 @@ if __name__ == "__main__":
 
 
 def _prepare(images: Mapping[str, Any], known: Mapping[str, Any]) -> str:
-    """The function from an image to what the backbone takes, as data set and transform made it."""
+    """The function that prepares an image for the backbone, like data set and transform did."""
     channels, size, _ = images["input_size"]
     way = known.get("reading") or {"mode": {1: "L", 3: "RGB"}.get(channels, "all")}
     return f'''

@@ -15,8 +15,8 @@ from ccl_registry import Mistake
 class Push:
     """Share a finished run's backbone on the Hugging Face Hub.
 
-    A repository has the weights, a loader that does not need this library, and a card: the training data,
-    the condition, and what the features tell of each column.
+    A repository has the weights, a loader that does not need this library, and a card, with the
+    training data, the condition, and what the features hold of each column.
     """
 
     example = "ccl push runs/color_digits_fair me/fair-digits --license mit"
@@ -24,13 +24,13 @@ class Push:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_run(parser)
         parser.add_argument(
-            "repository", nargs="?", metavar="NAME", help="of the repository, as me/model"
+            "repository", nargs="?", metavar="NAME", help="of the repository, such as me/model"
         )
         parser.add_argument(
             "--license",
             "--licence",
             metavar="ID",
-            help="the license of the weights by its name on the Hub, as mit; needed for an upload",
+            help="the license of the weights by its name on the Hub, such as mit; needed for an upload",
         )
         parser.add_argument("--private", action="store_true", help="create a private repository")
         parser.add_argument(
@@ -71,5 +71,6 @@ def _require_all(options: argparse.Namespace) -> None:
         raise Mistake("name the repository, as in ccl push RUN me/model, or give --dry-run OUT")
     if options.license is None:
         raise Mistake(
-            "give the license of these weights, as --license mit: without one nobody may use them"
+            "give the license of these weights, such as --license mit: without one nobody may use "
+            "them"
         )

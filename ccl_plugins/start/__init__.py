@@ -1,1 +1,1 @@
-"""Beginnings: a new package around one component, and a first pipeline for one's own images."""
+"""Starting points: a new package around one component, and a first pipeline for your own images."""

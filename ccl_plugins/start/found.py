@@ -1,4 +1,4 @@
-"""What a folder or a table of images holds, before a pipeline is written for it."""
+"""The contents of a folder or a table of images, read before a pipeline is written for it."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import ValueType
 
 IMAGES = ("image", "file", "filename", "file_name", "path", "filepath", "img")
-"""Names of columns of image files; without one of them, the first column whose words end like images."""
+"""Names of columns of image files; else the first column whose words end like images is taken."""
 
 LABELS = ("label", "class", "target", "category", "species")
-"""Names of columns that are taken for the label."""
+"""Names of columns that are taken as the label."""
 
 BATCHES = re.compile(
     r"(^|_)(donor|animal|mouse|plate|batch|site|well)s?(_?(id|no|nr|number|name))?$", re.IGNORECASE
 )
-"""Further names of columns whose equal values share more than what they show, the coarsest first."""
+"""Further names of columns of groups that share batch effects, the coarsest first."""
 
 GROUPS = 3
-"""The values that such a column has at least."""
+"""The least number of values of such a column."""
 
 SPLIT = {"train", "test"}
 """The values of a column that splits a table."""
@@ -37,21 +37,21 @@ TESTS = ("test", "val", "valid", "validation")
 """Names of the folder beside ``train`` with the images to test on."""
 
 WORDS = 3
-"""Words of a text, on average, from which on a column of texts that all differ holds captions."""
+"""A column of different texts with at least this mean number of words holds captions."""
 
 
 @dataclass(frozen=True)
 class FoundColumn:
-    """A column: what is known of each image.
+    """A column of facts about each image.
 
     Args:
-        name: The column's.
+        name: The column's name.
         value_type: ``"text"`` for captions, else the value type.
-        values: How many values differ.
-        known: The images with a value.
-        least: The images of the rarest class; 0 for what are no classes.
-        missing: The images without a value.
-        longest: The bytes of the longest words; 0 for what are no words.
+        values: The number of different values.
+        known: The number of images with a value.
+        least: The number of images of the rarest class; 0 if there are no classes.
+        missing: The number of images without a value.
+        longest: The bytes of the longest words; 0 if there are no words.
     """
 
     name: str
@@ -64,7 +64,7 @@ class FoundColumn:
 
     @property
     def is_classes(self) -> bool:
-        """Whether it holds class ids or words."""
+        """Whether the column holds class ids or words."""
         return self.value_type == "categorical"
 
     def __str__(self) -> str:
@@ -81,15 +81,16 @@ class FoundColumn:
 
 @dataclass(frozen=True)
 class Found:
-    """What is there.
+    """The contents of a folder or a table.
 
     Args:
-        dataset: The data set, as a table of a configuration, without what depends on wishes.
+        dataset: The data set, as a table of a configuration, without the parts that depend on
+            wishes.
         variables: The columns by name.
         label: The column that is the label; empty if there is none.
         group: The column of images that belong together; empty if there is none, or splits are given.
-        value_types: Those of columns that a data set would read as something else.
-        notes: What was taken for what.
+        value_types: The value types of columns that a data set would read as another type.
+        notes: The interpretations that were chosen.
         paths: The files of all images.
     """
 
@@ -102,7 +103,7 @@ class Found:
     paths: list[str] = field(default_factory=list)
 
     def place(self, name: str) -> str:
-        """The name of a column in the metadata, where the label's is ``label``."""
+        """The name of a column in the metadata, where the label is called ``label``."""
         return "label" if name == self.label else name
 
 
@@ -115,19 +116,19 @@ def look(
     value_types: Mapping[str, ValueType] | None = None,
     given: Mapping[str, Any] | None = None,
 ) -> Found:
-    """What a folder of images or a table of image files holds; reads no image.
+    """The contents of a folder of images or a table of image files; no image is read.
 
     Args:
-        path: A folder with a folder per class, with ``train`` and ``test`` of such, or with images alone;
-            or a table (``.csv``, ``.tsv``, ``.parquet``).
-        image: The column of image files; None: one of such a name or with such words.
-        label: The column of labels; None: one of such a name; empty: there are none.
-        group: The column of images that belong together; None: one of such a name; empty: there is none.
-        value_types: The value types of columns that are read as something else.
+        path: A folder with a folder per class, with ``train`` and ``test`` of such folders, or with
+            only images; or a table (``.csv``, ``.tsv``, ``.parquet``).
+        image: The column of image files; None: found by its name or its words.
+        label: The column of labels; None: found by its name; empty: no labels.
+        group: The column of images that belong together; None: found by its name; empty: no groups.
+        value_types: The value types of columns that would be read as another type.
         given: Further arguments of the data set.
 
     Raises:
-        FileNotFoundError: If there is nothing, or a folder has no images.
+        FileNotFoundError: If there is no such folder or table, or the folder has no images.
         ValueError: For a table that cannot be read, without a column of images, or without a named column.
     """
     given = dict(given or {})
@@ -229,13 +230,13 @@ def _group(variables: Mapping[str, FoundColumn], label: str, notes: list[str]) -
 
 
 def _batch(name: str) -> str:
-    """Which of the names of `BATCHES` a column has; empty for another."""
+    """The name in `BATCHES` that a column has; empty for other columns."""
     found = BATCHES.search(name)
     return found[2].lower() if found else ""
 
 
 def _label(given: str | None, variables: dict[str, FoundColumn], notes: list[str]) -> str:
-    """The column that is the label; one that is called so and is not cannot be another variable."""
+    """The column that is the label; another column must not be called ``label``."""
     label = given
     if label is None:
         label = next((n for n in LABELS if n in variables and is_label(variables[n])), "")
@@ -267,7 +268,7 @@ def _image_column(table: Columns, path: Path) -> str:
 
 
 def _is_split(cells: list[Any]) -> bool:
-    """Whether cells are ``train`` and ``test``; rows of neither are not used."""
+    """Whether cells are ``train`` and ``test``; other rows are not used."""
     return all(cell is None or isinstance(cell, str) for cell in cells) and {*cells} >= SPLIT
 
 
@@ -307,7 +308,7 @@ def _variable(name: str, column: Any, value_types: Mapping[str, ValueType]) -> F
 
 
 def _is_id(name: str) -> bool:
-    """Whether whole numbers name things, as their column says."""
+    """Whether whole numbers are names, judged by their column's name."""
     last = name.lower().replace("-", "_").rpartition("_")[2]
     return last in ("id", "nr", "no", *LABELS) or bool(LIKELY.search(name) or _batch(name))
 
@@ -317,6 +318,6 @@ def _cells(column: Any) -> list[Any]:
 
 
 def _fraction(classes: list[Any]) -> float:
-    """The share of images to test on: a fifth, or more where each of many classes is to have one."""
+    """The share of images to test on: a fifth, or more so that each of many classes has one."""
     share = len({*classes}) / max(len(classes), 1)
     return next((each for each in (0.2, 0.3, 0.4) if each >= share), 0.5)

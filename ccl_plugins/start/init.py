@@ -1,4 +1,4 @@
-"""``ccl init``: a first pipeline for one's own images, from a few questions."""
+"""``ccl init``: a first pipeline for your own images, from a few questions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WISHES = {
     "pairs": "it names what an image shows, of which there are a few images each",
     "suppress": "features do not tell it",
 }
-"""What can be wished of a column of classes; of numbers, to keep and to suppress."""
+"""The wishes for a column of classes; a column of numbers can be kept or suppressed."""
 
 
 class Init:
@@ -172,7 +172,7 @@ class Init:
 
 
 LONG = 0.5
-"""Hours of a first run, above which a shorter one is proposed."""
+"""The hours of a first run above which a shorter one is proposed."""
 
 GIVEN = ("mode", "levels", "page", "on_error", "encoding", "group", "test_fraction", "seed")
 """The arguments of the data sets that are options, too."""
@@ -217,7 +217,7 @@ def _option(name: str, value: str) -> str:
 
 
 def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, str, list[str]]:
-    """What is chosen in a sentence, the text of the file, and what was taken for what."""
+    """The choice in a sentence, the text of the file, and the notes about interpretations."""
     from ccl_plugins.start.found import is_label, look
     from ccl_plugins.start.leaf import Wishes
     from ccl_plugins.start.pipeline import first_pipeline
@@ -346,7 +346,7 @@ def ask_wishes(contents: Found, wishes: Wishes) -> Wishes:
 
 
 def _is_of_use(variable: FoundColumn) -> bool:
-    """Whether something can be wished of it."""
+    """Whether a wish is possible for the column."""
     from ccl_plugins.start.leaf import tells_nothing
 
     return not (variable.missing if variable.value_type == "text" else tells_nothing(variable))

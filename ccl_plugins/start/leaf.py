@@ -1,4 +1,4 @@
-"""What a user wishes of what is known of each image, and the objective that suits it."""
+"""A user's wishes for the columns, and the objective that suits them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ccl_plugins.start.found import Found, FoundColumn
 from ccl_plugins.training.kernel_check import SAMPLED_ROWS, scale_quantiles
 
 ALIKE = 16
-"""Images of a batch that share a value of what is suppressed, from which on they are enough to contrast."""
+"""The least number of images in a batch with one value of a suppressed column that suffices to contrast."""
 
 ATTRIBUTES = 6
 """Attributes that decide the class of weak labels in several columns."""
@@ -23,15 +23,15 @@ ATTRIBUTES = 6
 
 @dataclass(frozen=True)
 class Wishes:
-    """What shall become of what is known of each image; without a wish, images alone are contrasted.
+    """The wishes for the columns; without a wish, only images are contrasted.
 
     Args:
-        keep: The column that features shall tell.
-        suppress: Columns that they shall not tell.
-        weak: Columns of weak labels: images that agree in them are alike, more or less.
-        pairs: The column of what an image shows, of which there are a few images each.
-        captions: The column of texts that say what an image shows.
-        batch: The images that fit into memory at once; None: chosen by their number.
+        keep: The column that the features should hold.
+        suppress: Columns that the features should not hold.
+        weak: Columns of weak labels: images that agree in them are roughly similar.
+        pairs: The column of the depicted object, with a few images for each.
+        captions: The column of texts that describe the image.
+        batch: The number of images that fit into memory; None: chosen by the number of images.
     """
 
     keep: str = ""
@@ -48,10 +48,10 @@ class Wishes:
         return (*(name for name in first if name), *self.suppress)
 
     def check(self, contents: Found) -> None:
-        """Check that there are such columns, that they suit the wishes, and the wishes each other.
+        """Check that the columns exist and suit the wishes, and that the wishes suit each other.
 
         Raises:
-            ValueError: If not, quoting what there is.
+            ValueError: If not; the message quotes the columns.
         """
         if self.batch is not None:
             whole("batch", self.batch, 2)
@@ -88,7 +88,7 @@ def _check_classes(variable: FoundColumn) -> None:
 
 
 def _check_told(variable: FoundColumn) -> None:
-    """Refuse a variable that tells no images apart, or all of them."""
+    """Refuse a variable with one value for all images, or a different one for each."""
     if variable.value_type == "text":
         raise ValueError(
             f"{variable.name!r} has texts, which are captions or, with --type"
@@ -99,7 +99,7 @@ def _check_told(variable: FoundColumn) -> None:
 
 
 def tells_nothing(variable: FoundColumn) -> str:
-    """Why a variable tells no images apart, or all of them; nothing if it tells some."""
+    """The reason if a variable has one value for all images, or a different one for each; else empty."""
     if variable.values < 2:
         has = "one value" if variable.values else "no value"
         return f"{variable.name!r} has {has}, and tells no two images apart"
@@ -123,15 +123,15 @@ def _check_captions(variable: FoundColumn) -> None:
 
 @dataclass(frozen=True)
 class Leaf:
-    """What is chosen for a wish.
+    """The choices for a wish.
 
     Args:
-        title: What the objective does, in a sentence.
-        objective: Its table.
+        title: The effect of the objective, in a sentence.
+        objective: The objective's table.
         conditions: The conditions by name.
-        why: What is to be said of the conditions.
-        sampler: Which samples meet in a batch; None: any.
-        batch: The images in a batch; None: as many as fit into memory.
+        why: The comment about the conditions.
+        sampler: The sampler's table; None: the default.
+        batch: The number of images in a batch; None: as many as fit into memory.
     """
 
     title: str
@@ -146,10 +146,10 @@ class Chooser:
     """Chooses the leaf for wishes.
 
     Args:
-        contents: What there is.
+        contents: The contents of the folder or table.
         train: The training split.
-        wishes: Checked against it.
-        batch: The images that fit into memory at once.
+        wishes: The checked wishes.
+        batch: The number of images that fit into memory.
     """
 
     def __init__(self, contents: Found, train: Any, wishes: Wishes, batch: int) -> None:
@@ -226,7 +226,7 @@ class Chooser:
     def _fair_classes(self, name: str) -> Leaf:
         _, index, counts = self._known(name).unique(return_inverse=True, return_counts=True)
         sizes = counts[index].double()
-        """How many images have the value of each."""
+        """For each image, the number of images with the same value."""
         title = (
             f"Fair-InfoNCE: an image is contrasted with images of the same {name} alone, among which that"
             " is of no use, so that features forget it."
@@ -383,7 +383,7 @@ class Chooser:
         return {"use": "rbf", "scale": float(f"{quantiles[0]:.2g}") if quantiles else "median"}
 
     def _quantiles(self, name: str) -> list[float]:
-        """Of the squared distances of standardized values."""
+        """The median of the squared distances of standardized values."""
         values = self._known(name).double()
         values = values[:: -(-len(values) // SAMPLED_ROWS)]
         deviation = values.std(0, correction=0)

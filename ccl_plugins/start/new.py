@@ -35,7 +35,7 @@ FILES = {
 """The files of a package, and the templates they are made from."""
 
 HOOKS = {"src/${module}_hooks.py": "hooks"}
-"""The same of a module of hooks, beside the package."""
+"""The files of a module of hooks, in addition to the package."""
 
 HOOKS_GROUP = """
 # Hooks are in a module beside the package, since it is imported at every start, without torch.
@@ -52,7 +52,7 @@ USES = {
     "command": f"On the command line: `ccl $command`, or `ccl $distribution/$component` {_ELSE}",
     "figure": "On the command line: `ccl figures RUN --figure $component`. A report has it too.",
 }
-"""How components are used that no pipeline names, by kind."""
+"""The use of components that no pipeline names, by kind."""
 
 IN_A_PIPELINE = (
     'In a pipeline\'s TOML file: `use = "$component"`, or `use = "$distribution/$component"`'
@@ -106,8 +106,8 @@ def read_names(registry: engine.Registry, distribution: str, kind: str) -> Names
 
     Args:
         registry: The registry of kinds and built-ins.
-        distribution: Lower-case words and digits with dashes between; a prefix ``ccl-`` is not part of the
-            component's name.
+        distribution: Lower-case words and digits with dashes between; the prefix ``ccl-`` is not
+            part of the component's name.
         kind: The kind of the component.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A first pipeline for one's own images: a TOML file that says why it chose what it chose."""
+"""A first pipeline for your own images: a TOML file that explains its choices."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from ccl_plugins.start.leaf import Chooser, Leaf, Wishes, power_of_two
 from ccl_plugins.start.pixels import Sample, look_at
 
 WIDTH = 118
-"""Characters of a line of a comment."""
+"""The length of a comment's line."""
 
 FEWEST = 16
-"""Training images below which nothing is contrasted."""
+"""The least number of training images for contrast."""
 
 BATCH = 256
-"""Images in a batch, if there are enough and nothing is said."""
+"""The default number of images in a batch, if there are enough."""
 
 SMALL = 128
-"""Images in a batch, below which a queue of earlier ones is added."""
+"""With fewer images in a batch, a queue of earlier ones is added."""
 
 STEPS = 500
-"""Optimizer steps that a first run takes, about."""
+"""The approximate number of optimizer steps of a first run."""
 
 
 def first_pipeline(
     contents: Found, wishes: Wishes, call: str, file: str
 ) -> tuple[str, str, list[str]]:
-    """What is chosen, in a sentence, the text of a TOML file with the whole pipeline, and what to say.
+    """The choice in a sentence, the text of a TOML file with the whole pipeline, and notes.
 
     The columns are read, and some images.
 
     Args:
-        contents: What there is.
-        wishes: What shall become of it.
+        contents: The contents of the folder or table.
+        wishes: The user's wishes.
         call: The command that writes the file, for its comments.
         file: The name of the file.
 
     Raises:
-        ValueError: For wishes that do not suit what there is, for too few images, and for splits that
-            cannot be made.
+        ValueError: For wishes that do not suit the contents, for too few images, and for splits
+            that cannot be made.
         OSError: For images that are missing.
     """
     wishes.check(contents)
@@ -96,7 +96,7 @@ def _dataset(contents: Found, wishes: Wishes) -> dict[str, Any]:
 
 
 class _File:
-    """The parts of the file that follow from what there is, and why."""
+    """The parts of the file that follow from the contents, with reasons."""
 
     def __init__(
         self,
@@ -332,7 +332,7 @@ def _channels(count: int) -> str:
 
 
 def _why(measured: Mapping[str, Any]) -> str:
-    """What is said above an evaluator's table."""
+    """The comment above an evaluator's table."""
     if measured["use"] != "held":
         return ""
     return (

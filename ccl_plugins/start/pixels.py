@@ -1,4 +1,4 @@
-"""What the pixels of some images hold, as the data set, the transform and the backbone have to know it."""
+"""Facts about the pixels of some images, for the data set, the transform and the backbone."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ from ccl_plugins.files.images import (
 from ccl_plugins.files.pixels import Pixels, UnreadableImage
 
 NAMED = 3
-"""The images of which an error says what is wrong with them."""
+"""The most images whose faults an error lists."""
 
 FEW = 1e-3
-"""The share of an image's numbers that are cut at each end where they are far beyond all others."""
+"""The share of an image's numbers that are clipped at each end if they are far from the others."""
 
 FAR = 4.0
-"""The range of all numbers over that of the others, from which on those are far."""
+"""They are far if the range of all numbers is at least this multiple of the range of the others."""
 
 MANY = 100_000
-"""Numbers of an image that are looked at for these, about."""
+"""The approximate count of an image's numbers that this test reads."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What some images hold.
+    """Facts about some images.
 
     Args:
-        reading: The data set's ``mode``, ``levels`` and ``page``, where they are not the default.
-        channels: Of an image as the transform gives it.
-        width: The median, in pixels.
-        height: The median, in pixels.
-        colors: Whether the channels are red, green and blue, or their gray.
-        mean: Of each channel, for pixels in [0, 1]; empty for color images of 8 bits, which have ImageNet's
-            or that of pretrained weights.
-        std: Likewise.
-        notes: What was chosen by them.
+        reading: The data set's ``mode``, ``levels`` and ``page``, if they are not the defaults.
+        channels: The channels of an image after the transform.
+        width: The median width, in pixels.
+        height: The median height, in pixels.
+        colors: Whether the channels are red, green and blue, or gray made of them.
+        mean: The mean of each channel, for pixels in [0, 1]; empty for color images of 8 bits,
+            which take ImageNet's or that of pretrained weights.
+        std: The standard deviation of each channel, or empty.
+        notes: The choices made from the images.
     """
 
     reading: dict[str, Any]
@@ -82,9 +82,9 @@ def look_at(
     Args:
         paths: All images.
         source: The table or folder that lists them, for messages.
-        mode: As the data set takes it; None: chosen.
-        levels: As the data set takes it; None: the range of images of more than 8 bits.
-        page: As the data set takes it.
+        mode: The data set's ``mode``; None: chosen.
+        levels: The data set's ``levels``; None: the range of images of more than 8 bits.
+        page: The data set's ``page``.
 
     Raises:
         ValueError: If no image can be read, with the first reasons, or if their channels differ.
@@ -146,13 +146,13 @@ class _Kind:
     pages: int
     channels: int
     color: str
-    """That of a single page, as Pillow writes it; empty for other channels."""
+    """The color of a single page, as a mode of Pillow; empty for other channels."""
     type: str
     size: tuple[int, int]
     most: tuple[float, float]
-    """The numbers below and above which few are."""
+    """The range of the numbers, without the few far ones."""
     sums: tuple[Tensor, Tensor, Tensor] | None
-    """`_sums` of an image that is read as it is, of red, green and blue in 8 bits."""
+    """`_sums` of an image that needs no conversion: red, green and blue of 8 bits."""
 
 
 def _kind(pages: list[Pixels]) -> _Kind:
@@ -202,7 +202,7 @@ def _of_channels(kinds: dict[str, _Kind], color: bool, source: str) -> str:
 def _of_some(
     paths: Sequence[str], source: str, read: Callable[[str], T], first: Sequence[str] = ()
 ) -> dict[str, T]:
-    """What is read from up to `RANGED` images, by their paths; those that cannot be read are left out."""
+    """The contents of up to `RANGED` images, by path; unreadable images are left out."""
     wrong: dict[str, str] = {}
 
     def tried(path: str) -> T | None:
@@ -229,7 +229,7 @@ def _of_some(
 
 
 def _sums(image: Image.Image | Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The number of pixels, and for each channel their sum and that of their squares, from 0 to 1."""
+    """The number of pixels, and for each channel the sums of their values (0 to 1) and of the squares."""
     tensor = image if isinstance(image, Tensor) else pil_to_tensor(image)
     values = tensor.flatten(1).double() / 255
     return torch.tensor(float(values.shape[1])), values.sum(1), values.square().sum(1)

@@ -22,7 +22,7 @@ __all__ = [*_FILES]
 
 
 def __getattr__(name: str) -> Any:
-    """What a file has, imported when it is asked for: the help of ``ccl sweep`` must not wait for torch."""
+    """Import a module's members on first use: the help of ``ccl sweep`` must not wait for torch."""
     if name not in _FILES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_FILES[name]}"), name)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SEED = "fit.seed"
-"""The key whose values are repetitions of one configuration."""
+"""The key whose values only repeat a configuration: the seed."""
 
 
 class SweepExists(FileExistsError, Mistake):
@@ -55,11 +55,11 @@ class SweepExists(FileExistsError, Mistake):
 
 
 def begin(sweep: Sweep, *, resume: bool = False) -> None:
-    """Create a sweep's folder, or find it again; a cell that failed is put into the queue again.
+    """Create a sweep's folder, or continue it; failed cells are put into the queue again.
 
     Raises:
         SweepExists: If the folder holds this sweep and ``resume`` is not given, or another sweep.
-        ImportError: If Optuna is not installed, of a search.
+        ImportError: For a search, if Optuna is not installed.
         ValueError: For a cell's file that is damaged.
     """
     if sweep.trials is not None:
@@ -116,8 +116,8 @@ def work(
         tell: Called with a line when a cell begins and when it fails.
 
     Raises:
-        RunInterrupted: If training was stopped; the cell goes on when the sweep is resumed.
-        OtherData: If the data is not that of the cells before.
+        RunInterrupted: If training was stopped; the cell continues when the sweep is resumed.
+        OtherData: If the data differ from those of earlier cells.
     """
     queue = CellQueue(sweep)
     name: str | None = ""
@@ -155,7 +155,7 @@ def _work_on(queue: CellQueue, name: str, progress: bool, tell: Callable[[str], 
 
 
 def work_in(out: str) -> None:
-    """`work` on the sweep of a folder, in a process of its own."""
+    """`work` on the sweep of a folder, in a separate process."""
     work(load_sweep(Path(out)))
 
 
@@ -163,7 +163,7 @@ def load_sweep(out: Path) -> Sweep:
     """The sweep of a folder.
 
     Raises:
-        FileNotFoundError: If it holds none.
+        FileNotFoundError: If the folder holds no sweep.
     """
     if not (out / "sweep.json").is_file():
         raise FileNotFoundError(f"{out} holds no sweep: it has no sweep.json")
@@ -204,7 +204,7 @@ def _run_cell(
 
 
 def _measured_to_choose(prepared: Prepared, own: Any) -> Mapping[str, Any]:
-    """What is measured where cells are chosen, of the network before training."""
+    """The measurements before training on the data by which cells are chosen."""
     pipeline, method = prepared.checked.pipeline, prepared.parts.method
     splits = [prepared.splits[0], *([] if own is None else [own("test")])]
     method.to(accelerator())
@@ -231,7 +231,7 @@ def _begun(sweep: Sweep, record: Mapping[str, Any]) -> Iterator[tuple[Path, dict
 
 
 def _has_chosen(sweep: Sweep, record: Mapping[str, Any]) -> bool:
-    """Whether a cell with a record's data and evaluators was measured where cells are chosen."""
+    """Whether a cell with a record's data and evaluators was measured for the choice."""
     return any(
         other.get("evaluate") == record["evaluate"]
         and read_measurements(RunFolder(folder)).validation
@@ -240,7 +240,7 @@ def _has_chosen(sweep: Sweep, record: Mapping[str, Any]) -> bool:
 
 
 def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
-    """Refuse data that another cell with the same data set did not have."""
+    """Refuse data that differ from another cell's with the same data set."""
     for folder, other in _begun(sweep, record):
         if changed := other_data(other.get(DATA, {}), record[DATA]):
             raise OtherData(
@@ -257,7 +257,7 @@ def _of(metrics: Mapping[str, T], name: str) -> T:
 
 
 def _pruning(queue: CellQueue, cell: str) -> list[Any]:
-    """A callback that stops a run whose logged value is behind that of other cells."""
+    """A callback that stops a run whose logged value is worse than that of other cells."""
     name = queue.sweep.prune
     if name is None:
         return []
@@ -285,7 +285,7 @@ def launch(sweep: Sweep, jobs: int, launcher: str = "local") -> list[Any]:
 
     Args:
         sweep: The sweep; its folder was made by `begin`.
-        jobs: How many.
+        jobs: The number of processes.
         launcher: ``"local"``: on this machine, each with one of its GPUs in turn; ``"slurm"``: as an array.
 
     Returns:
@@ -314,15 +314,15 @@ def launch(sweep: Sweep, jobs: int, launcher: str = "local") -> list[Any]:
 
 @dataclass(frozen=True)
 class Cell:
-    """What is known of a cell.
+    """The results of a cell.
 
     Args:
         name: Its folder in ``cells``.
         values: The values of the swept keys.
         state: ``"done"``, ``"pruned"``, ``"running"``, ``"waiting"`` or ``"failed: ..."``.
-        before: What was measured before training, by name.
-        validation: Likewise of the validation part of the training split, for choosing.
-        test: Likewise of the test split.
+        before: The measurements before training, by name.
+        validation: The measurements on the validation part of the training split, for the choice.
+        test: The measurements on the test split.
     """
 
     name: str
@@ -339,7 +339,7 @@ class Cell:
 
     @property
     def configuration(self) -> dict[str, Any]:
-        """What cells have in common that differ in the seed alone."""
+        """The values that are equal in cells which differ only in the seed."""
         return {key: value for key, value in self.values.items() if key != SEED}
 
 
@@ -385,7 +385,7 @@ def rows_of(sweep: Sweep, cells: Iterable[Cell]) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and words as they are, tables as JSON."""
+    """Numbers and words unchanged, tables as JSON."""
     return json.dumps(value) if isinstance(value, Mapping | list) else value
 
 
@@ -419,7 +419,7 @@ def write_results(sweep: Sweep, cells: Iterable[Cell]) -> list[Path]:
 
 
 def _inert(value: Any) -> Any:
-    """A value that no spreadsheet runs: text that begins as a formula does gets an apostrophe."""
+    """A value that is safe in spreadsheets: text that begins like a formula gets an apostrophe."""
     formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
     return f"'{value}" if formula else value
 
@@ -434,10 +434,10 @@ def _one_type(values: list[Any]) -> list[Any]:
 
 
 def configurations(sweep: Sweep, cells: Iterable[Cell]) -> list[Group]:
-    """The cells that differ in the seed alone together, the best by the validation part first.
+    """Groups of cells that differ only in the seed, the best by the validation part first.
 
-    Those within the bounds of ``subject_to`` come before the others.  The name of each is that of its grid
-    and what tells it from the others of that name.
+    Groups within the bounds of ``subject_to`` come before the others. A group's name is that of its
+    grid, and the settings that distinguish it from others of that name.
     """
     by_values: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -460,7 +460,7 @@ def done(group: Group) -> Group:
 
 
 def bounded(sweep: Sweep, group: Group) -> dict[str, float]:
-    """The means of what has bounds, without a metric that a cell lacks."""
+    """The means of the metrics with bounds, without metrics that a cell lacks."""
     found = {name: group.estimate(name, "validation") for name in sweep.subject_to}
     whole = len(done(group).runs)
     return {n: each.mean for n, each in found.items() if each.mean is not None and each.n == whole}
@@ -472,9 +472,9 @@ def excess(sweep: Sweep, group: Group) -> float:
 
 
 def labels_of(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What each configuration is called: the name of its grid, and what tells it from others of that name.
+    """The name of each configuration: its grid's name, and the settings that distinguish it.
 
-    Without a name it is what tells it from all others.
+    Without a grid's name, only the settings.
     """
     labels = [""] * len(cells)
     for name in dict.fromkeys(cell.get(NAME, "") for cell in cells):

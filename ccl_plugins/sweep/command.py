@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from ccl_plugins.sweep.sweep import Sweep
 
 PATIENCE = 2.0
-"""Seconds between two looks at what other processes have done."""
+"""Seconds between two checks of other processes' progress."""
 
 REPORTED = 40
-"""The most runs whose report a sweep draws by itself; the pictures of more take minutes."""
+"""The most runs for which a sweep draws a report; the pictures of more take minutes."""
 
 
 class SweepCommand:
@@ -31,9 +31,9 @@ class SweepCommand:
 
     FILE names a pipeline's file (base), or has it as a table, a folder (out), a metric, and a table [grid]
     of keys with lists of values, several such tables [[grid]], or a table [search] with trials and lists or
-    ranges.  All cells are checked before the first is trained; one that fails is reported, and the others
-    go on.  A sweep that was stopped goes on with --resume, from the last checkpoint of each cell; so do
-    several machines that see the folder.
+    ranges. All cells are checked before the first is trained; a cell that fails is reported, and
+    the others go on. Continue a stopped sweep with --resume, from the last checkpoint of each cell;
+    the same command lets further machines that see the folder take part.
     """
 
     example = "ccl sweep examples/sweeps/kernel_scale.toml --jobs 2"
@@ -117,7 +117,7 @@ def _tell(line: str) -> None:
 
 
 def _wait(sweep: Sweep, options: argparse.Namespace) -> None:
-    """Start processes, and say what becomes of the cells until all have ended."""
+    """Start processes, and report on the cells until all have ended."""
     import time
 
     from ccl_plugins.sweep import cells as sweeps
@@ -186,7 +186,7 @@ def _table(
 
 
 def _uncertain(sweep: Sweep, groups: Sequence[Group], done: Sequence[Cell]) -> Iterator[str]:
-    """What the order of the configurations does not tell."""
+    """Notes on the limits of the order of configurations."""
     first, *others = (each.estimate(sweep.metric, "validation") for each in groups)
     if first.interval:
         low, high = first.interval

@@ -1,7 +1,7 @@
 """The queue of a sweep's cells: a JSON file for each, written by the process that holds the cell's lock.
 
-Optuna is a function of the cells before: it draws the values of a search's next cell, and tells whether one
-is behind.
+Optuna is a function of the earlier cells: it draws the values of a search's next cell, and decides
+whether a cell is stopped early.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     import optuna
 
 WAIT = 600.0
-"""Seconds to wait for a process that takes a cell, which it does in a moment."""
+"""Seconds to wait for a process that takes a cell, which takes only a moment."""
 
 ATTEMPTS = 3
-"""Processes that may end while they work on one cell, as those that run out of memory."""
+"""The number of processes that may end, for example for lack of memory, while they work on one cell."""
 
 SUM = "crc32"
 """The key of the checksum in a cell's file."""
@@ -39,9 +39,9 @@ class Entry:
     Args:
         values: The values of the swept keys.
         state: ``"waiting"``, ``"running"``, ``"done"``, ``"pruned"`` or ``"failed: ..."``.
-        ended: How many processes have ended while they worked on it.
+        ended: The number of processes that have ended while they worked on it.
         value: The sweep's metric, when it is done.
-        excess: By how much it is beyond the bounds, when it was measured.
+        excess: The amount by which it is beyond the bounds, after measuring.
         seen: The logged values by which it may be stopped early, by step.
     """
 
@@ -64,10 +64,10 @@ class CellQueue:
         self.sweep, self.folder = sweep, sweep.out / "queue"
 
     def locked(self) -> AbstractContextManager[None]:
-        """Hold the lock of the queue, for the moment of putting cells in or taking one.
+        """Hold the lock of the queue while cells are put in or taken.
 
         Raises:
-            FolderInUse: If a process has held it for `WAIT` seconds, naming it.
+            FolderInUse: If another process, which the message names, holds it for `WAIT` seconds.
         """
         return owning(self.folder, WAIT)
 
@@ -75,7 +75,7 @@ class CellQueue:
         """The cells by name, in order.
 
         Raises:
-            ValueError: For a file that is damaged, naming it.
+            ValueError: For a file that is damaged; the message names it.
         """
         names = (file.stem for file in self.folder.glob("*.json"))
         return {name: self.read(name) for name in sorted(names, key=lambda name: (len(name), name))}
@@ -105,13 +105,13 @@ class CellQueue:
             temporary.write_text(json.dumps({**data, SUM: _sum(data)}, indent=2) + "\n", "utf-8")
 
     def change(self, name: str, **known: Any) -> Entry:
-        """Write what has become known of a cell; the changed cell."""
+        """Write new facts about a cell, and return the changed cell."""
         entry = replace(self.read(name), **known)
         self.write(name, entry)
         return entry
 
     def fill(self) -> None:
-        """Put in the cells of a grid, and again those that failed or whose process has ended."""
+        """Put in the cells of a grid, and again cells that failed or whose process has ended."""
         entries = self.entries()
         for i, values in enumerate(self.sweep.cells if self.sweep.trials is None else ()):
             if _name(i) not in entries:
@@ -161,13 +161,13 @@ class CellQueue:
             return False
 
     def _drawn(self, entries: Mapping[str, Entry], seed: int) -> dict[str, Any]:
-        """Values for the next cell of a search, which depend on a seed and the cells before alone."""
+        """Values for the next cell of a search, which depend only on a seed and the earlier cells."""
         study = self.study(entries)
         study.sampler = import_optuna().samplers.TPESampler(seed=seed, constant_liar=True)
         return self._as_values(study.ask(self._distributions()).params)
 
     def is_behind(self, name: str, step: int, value: float) -> bool:
-        """Note a logged value of a cell; whether it is worse than the median of the cells that are done."""
+        """Note a logged value of a cell; return whether it is worse than the median of finished cells."""
         entries = self.entries()
         entry = self.change(name, seen={**entries[name].seen, str(step): value})
         pruner = import_optuna().pruners.MedianPruner()
@@ -211,7 +211,7 @@ class CellQueue:
         return distributions
 
     def _as_params(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """A cell's values as Optuna has them: of a list, which may have tables, their JSON."""
+        """A cell's values in Optuna's form: values of a list, which may be tables, as JSON."""
         known = self.sweep.values
         return {k: v if isinstance(known[k], Range) else json.dumps(v) for k, v in values.items()}
 
@@ -224,10 +224,10 @@ class CellQueue:
 
 
 def import_optuna() -> Any:
-    """Optuna, which says warnings alone.
+    """Optuna, limited to warnings.
 
     Raises:
-        ImportError: If it is not installed, saying how to install it.
+        ImportError: If it is not installed; the message says how to install it.
     """
     try:
         import optuna

@@ -1,4 +1,4 @@
-"""A sweep as data: one configuration and the values that its keys shall have, in grids or a search."""
+"""A sweep as data: one configuration, and the values of its keys in grids or a search."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ccl_plugins.kinds import registry
 from ccl_plugins.metadata.groups import sample_groups, validation_rows
 
 SEARCH = ("trials", "seed", "prune")
-"""What a ``[search]`` table has beside keys of the pipeline."""
+"""The keys of a ``[search]`` table that are not keys of the pipeline."""
 
 NAME = "name"
-"""The key of a grid that is none of the pipeline: what its cells are called in tables."""
+"""The key of a grid that is not a key of the pipeline: the name of its cells in tables."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep tries.
+    """The definition of a sweep.
 
     Args:
         tables: The configuration that is changed.
@@ -57,19 +57,20 @@ class Sweep:
             range, which is for a search only; a grid's ``name`` is a list of one.
         out: The sweep's folder.
         metric: The metric of the validation part that cells are compared by, such as ``"linear/top1"``.
-        direction: Whether the metric is to be ``"maximize"``d or ``"minimize"``d.
+        direction: ``"maximize"`` or ``"minimize"``.
         trials: Cells of a search; None: all cells of a grid.
         seed: The seed of a search.
-        prune: The logged value by which a search stops a cell early, as ``"monitor/linear/top1"``, where
-            it is worse, in the same direction, than the median of the earlier cells at the same step; None:
-            no cell is stopped.
-        subject_to: Bounds of other metrics of the validation part, by name, as
-            ``{"linear-site/top1": {"most": 0.6}}``: cells that keep them come before those that do not.
-        follow: Keys that have the value of another key in each cell, as ``{"dataset.seed": "fit.seed"}``:
-            each seed then draws its own data too.
-        validation: The table of a data set whose test split takes the place of the validation part, None:
-            a part of the training split.
-        slurm: Options of submitit for SLURM, as ``{"timeout_min": 600, "slurm_partition": "gpu"}``.
+        prune: The logged value by which a search stops a cell early, such as
+            ``"monitor/linear/top1"``, if it is worse than the median of the earlier cells at the
+            same step; None: no cell is stopped.
+        subject_to: Bounds of other metrics of the validation part, by name, such as
+            ``{"linear-site/top1": {"most": 0.6}}``: cells within the bounds come before the others.
+        follow: Keys that have the value of another key in each cell, such as ``{"dataset.seed":
+            "fit.seed"}``: each seed then draws its own data too.
+        validation: The table of a data set whose test split replaces the validation part; None: a
+            part of the training split.
+        slurm: Options of submitit for SLURM, such as ``{"timeout_min": 600, "slurm_partition":
+            "gpu"}``.
     """
 
     tables: Mapping[str, Any]
@@ -127,9 +128,9 @@ class Sweep:
         return override(self.tables, changes)
 
     def excess(self, metrics: Mapping[str, float]) -> float:
-        """By how much metrics are beyond the bounds of ``subject_to``, in all; 0 within them.
+        """The total amount by which metrics are beyond the bounds of ``subject_to``; 0 within them.
 
-        A metric that is missing is infinitely beyond.
+        For a missing metric it is infinite.
         """
         beyond = 0.0
         for name, bounds in self.subject_to.items():
@@ -148,10 +149,11 @@ class Sweep:
         return registry().read("dataset", self.validation, where="validation").build()
 
     def check(self) -> None:
-        """Compose the pipeline of every cell; of a search, with every value of a list and both ends.
+        """Compose the pipeline of every cell; for a search, of every listed value and both ends.
 
         Raises:
-            ValueError: For the first that cannot be composed, with its values, and for a wrong data set.
+            ValueError: For the first cell that cannot be composed, with its values, and for a wrong
+                data set.
         """
         _ = self.own_validation
         cells = self.cells if self.trials is None else self._ends()
@@ -169,10 +171,10 @@ class Sweep:
                 raise type(error)(f"{named(cell)}: {error}") from error
 
     def remarks(self) -> list[str]:
-        """What makes the choice between cells uncertain, a line each; reads the data of the first cell.
+        """Reasons why the choice between cells is uncertain, a line each, from the first cell's data.
 
-        That is a validation part of few groups or samples, and each condition that goes together with
-        the label in the training split.
+        These are a validation part of few groups or samples, and each condition that is correlated
+        with the label in the training split.
 
         Raises:
             ValueError: If the training split has no validation part: it is of one group, or sample.
@@ -189,7 +191,7 @@ class Sweep:
         return [*_of_few(train, held_rows(train)), *associated(pipeline, train, test)]
 
     def _ends(self) -> list[dict[str, Any]]:
-        """Cells of a search in which each value of a list, and each end of a range, is met."""
+        """Cells of a search that together have each value of a list, and each end of a range."""
         ends = {
             key: [each.low, each.high] if isinstance(each, Range) else list(each)
             for key, each in self.values.items()
@@ -318,7 +320,7 @@ def held_rows(train: Any) -> Tensor:
     """The rows of a training split that are its validation part.
 
     Raises:
-        ValueError: If it has none, as it is of one group, or sample.
+        ValueError: If it has none, because there is one group, or one sample.
     """
     try:
         return validation_rows(len(train), sample_groups(train))[1]
@@ -327,11 +329,11 @@ def held_rows(train: Any) -> Tensor:
 
 
 OWN = "data of your own (validation = {...} of the sweep)"
-"""What cells can be chosen by in place of a part of the training split."""
+"""The data by which cells can be chosen in place of a part of the training split."""
 
 
 def _of_few(split: Any, rows: Tensor) -> Iterator[str]:
-    """A line if the rows (k,) of a split that cells are chosen by are few groups or samples."""
+    """A line if the rows (k,) by which cells are chosen are few groups or samples."""
     groups = sample_groups(split)
     ids = torch.arange(len(split)) if groups is None else groups
     count = len(ids[rows].unique())
@@ -385,7 +387,7 @@ def _check_follow(sweep: Sweep) -> None:
 
 
 def _flat(table: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and what they have; without quotes a key is a table in a table."""
+    """Dotted keys and their values; a dotted key without quotes is a table in a table."""
     for key, each in table.items():
         if isinstance(each, Mapping) and not {"low", "high"} & each.keys():
             yield from _flat(each, f"{place}{key}.")
@@ -429,5 +431,5 @@ def named(cell: Mapping[str, Any]) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A value in a line: words as they are, all else as JSON."""
+    """A value in a line: words unchanged, other values as JSON."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -27,10 +27,10 @@ from ccl_plugins.training.step_checks import non_finite_weights, refuse_non_fini
 
 
 class CheckpointFiles(TorchCheckpointIO):
-    """Lightning's checkpoints as files of plain data, of callbacks too.
+    """Lightning's checkpoints, and those of callbacks, as files of plain data.
 
     Args:
-        run: The run's folder, whose list names those that are in it.
+        run: The run's folder, whose inventory lists its checkpoints.
     """
 
     def __init__(self, run: RunFolder) -> None:
@@ -46,11 +46,11 @@ class CheckpointFiles(TorchCheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        """Read a file, never with pickle, whatever ``weights_only`` is."""
+        """Read a file, never with pickle, even if ``weights_only`` is False."""
         return read_checkpoint(Path(path))
 
     def remove_checkpoint(self, path: Any) -> None:
-        """Delete a file of the run; those elsewhere are the callback's."""
+        """Delete a file of the run; files elsewhere belong to the callback."""
         self.run.delete(Path(path))
         super().remove_checkpoint(path)
 
@@ -58,8 +58,9 @@ class CheckpointFiles(TorchCheckpointIO):
 class Checkpointing(Checkpoint):
     """Writes checkpoints every few epochs or steps, at the end, and when a stop is requested.
 
-    It writes between optimizer steps only: checkpoints have no accumulated gradients.  Losses and weights
-    are first checked: what is not finite is not written, and the checkpoint before stays the newest.
+    It writes between optimizer steps only: checkpoints have no accumulated gradients. Losses and
+    weights are checked first: if they are not finite, nothing is written, and the earlier
+    checkpoint stays the newest.
     """
 
     def __init__(
@@ -81,9 +82,9 @@ class Checkpointing(Checkpoint):
         self._step = 0
         self._owned = False
         self._tables: dict[Path, set[str]] = {}
-        """The files of tables that each checkpoint names, of those that were written now."""
+        """The files of tables named by each checkpoint that this process wrote."""
         self._infinite: set[str] = set()
-        """Buffers that hold infinity by design, as those of a smallest value do."""
+        """Buffers that hold infinity by design, such as those of a minimum."""
 
     def on_fit_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Note the buffers that hold infinity before training, and whether the folder has an owner."""
@@ -168,12 +169,13 @@ class Checkpointing(Checkpoint):
         self._saved = True
 
     def _leave_newest(self, latest: Path, tables: set[str]) -> None:
-        """Delete all of the run's checkpoints but the newest up to the one just written, and their tables.
+        """Delete old checkpoints of the run, and their tables; the newest up to the one just written stay.
 
-        Checkpoints of later steps go too: they are damaged, or the run would have resumed from them.
+        Checkpoints of later steps are deleted too: they are damaged, or the run would have resumed
+        from them.
 
         Args:
-            latest: The one just written.
+            latest: The checkpoint just written.
             tables: The files of tables that it names.
         """
         files = self.run.steps

@@ -38,7 +38,7 @@ def frozen_features(
 ) -> Frozen:
     """The backbone's features of every sample of a split, in evaluation mode, without augmentation.
 
-    They come with their images, which are read again for an evaluator that trains a copy of the backbone.
+    The result also gives access to the images, for an evaluator that trains a copy of the backbone.
 
     Args:
         method: A `ccl_plugins.protocols.Method`; it stays on its device.
@@ -47,7 +47,7 @@ def frozen_features(
         batch_size: Samples per forward pass.
         workers: Processes that read images, if the split is not in memory.
         projections: Whether to project augmented views too, the same in every call.
-        folder: Where large features are put into a file without a name; None: they stay in memory.
+        folder: The folder for an unnamed file of large features; None: they stay in memory.
     """
     into = Filling(len(split), folder)
     features, _ = _forward(method, method.encode, split, transform, batch_size, workers, into)
@@ -164,16 +164,16 @@ def embed_split(
 ) -> Tensor:
     """Projections, keys or features (N, d) of a split, float32 on the CPU; each process computes a part.
 
-    Projections and keys are unit-norm, features are as the backbone gives them.
+    Projections and keys are unit-norm; features are the backbone's, unchanged.
 
     Args:
         method: A `ccl_plugins.protocols.Method`; it stays on its device.
         split: The split.
         transform: Its ``plain`` makes the tensors.
         batch_size: Samples per forward pass.
-        of: What is computed.
+        of: The vectors to compute.
         workers: Processes that read images, if the split is not in memory.
-        file: The file of the run that large results are put into, each part by its process; None: they
+        file: The file of the run for large results, where each process writes its part; None: they
             are gathered in memory.
 
     Raises:
@@ -221,7 +221,7 @@ def _forward(
 def plain_batches(
     split: Any, transform: Transform, workers: int, pieces: list[Tensor]
 ) -> Iterator[Tensor]:
-    """The un-augmented images of pieces of a split, each given by its rows (k,)."""
+    """The un-augmented images of parts of a split, each given by its rows (k,)."""
     samples = getattr(split, "samples", None)
     held = getattr(split, "images", samples.values if isinstance(samples, Rows) else None)
     if isinstance(held, Tensor) and len(held) == len(split):

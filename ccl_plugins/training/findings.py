@@ -1,4 +1,4 @@
-"""What is found to be off in a run: one line each, said once."""
+"""The findings of a run: one line each, given once."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PAGE = "docs/how-to/when-it-does-not-learn.md"
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is off in a run.
+    """Something wrong in a run.
 
     Args:
         name: Its section of the page, such as ``"the-loss-stays-at-chance"``.
         step: The optimizer step at which it was found; 0 is before training.
-        line: What is off, and the setting to change.
-        about: What it is about, as the name of a condition, where a run may have several.
-        explains: Whether it may be why a run does not learn.
+        line: The problem, and the setting to change.
+        about: The subject, such as the name of a condition, if a run may have several.
+        explains: Whether it may be the reason why a run does not learn.
         page: The page that has the section.
 
     Raises:
@@ -54,7 +54,8 @@ class Findings:
     """The findings of a run: each is a warning of one line, once, on the first process.
 
     Args:
-        said: Findings that were said before, as before a resume: their names and what they are about.
+        said: Findings that were given before, for example before a resume: their names and
+            subjects.
         listener: Called with each finding.
     """
 
@@ -63,7 +64,7 @@ class Findings:
     found: list[Finding] = field(default_factory=list)
 
     def say(self, finding: Finding, stacklevel: int = 2) -> None:
-        """Warn of a finding, unless one of this name about the same thing was said."""
+        """Warn of a finding, unless one with the same name and subject was given."""
         if (finding.name, finding.about) in self.said:
             return
         self.said.add((finding.name, finding.about))
@@ -76,10 +77,10 @@ class Findings:
 
 
 def read_findings(run: RunFolder) -> list[Finding]:
-    """The findings of a run; none if there is no file of them.
+    """The findings of a run; none if there is no file.
 
     Raises:
-        DamagedFile: If it is damaged, naming it.
+        DamagedFile: If the file is damaged; the message names it.
     """
     rows = run.read(run.diagnosis)
     try:

@@ -1,8 +1,8 @@
-"""Checks of what objects of any author return, as training uses them first.
+"""Checks of the results of components of any author, at their first use in training.
 
-Later steps wait for nothing: what is checked in each of them are shapes, and indices on the CPU.
+Later steps check only shapes, and indices on the CPU, so that they never wait for the device.
 
-The message has the object's class, the shape that is right, and the first wrong value.
+The message has the object's class, the right shape, and the first wrong value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ccl_plugins.transforms.modalities import by_modality, column_of, sources
 
 
 def check_rows(method: Any, member: str, rows: Any) -> int:
-    """The width of what ``encode`` or ``project`` makes of one image, (1, width)."""
+    """The width of the result of ``encode`` or ``project`` for one image, (1, width)."""
     if not isinstance(rows, Tensor) or rows.ndim != 2 or len(rows) != 1:
         raise ValueError(
             f"{type(method).__name__}.{member} must give (n, width) for n images: (1, width) for one, not"
@@ -69,7 +69,7 @@ def check_embedded(method: Any, embedded: Any, views: int, n: int) -> None:
 
 
 def check_observed(name: str, condition: Any, values: Any, views: int, n: int) -> None:
-    """Check that a condition has a value for each of n embedded samples; reads shapes alone."""
+    """Check by shapes that a condition has a value for each of n embedded samples."""
     shape = tuple(getattr(values, "shape", ()))
     right = shape[:1] == (n,) and len(shape) <= 2
     if not isinstance(values, Tensor) or not (
@@ -114,10 +114,10 @@ def check_loss(objective: Any, loss: Any) -> None:
 
 
 def check_gradients(networks: Mapping[str, nn.Module]) -> None:
-    """Check that each parameter that learns has a gradient: several processes wait for that of each.
+    """Check that each parameter that learns has a gradient, for which several processes wait.
 
     Raises:
-        ValueError: If some have none, naming the first.
+        ValueError: If some have none; the message names the first.
     """
     without = [
         f"{name}.{key}"
@@ -150,7 +150,7 @@ def check_indices(sampler: Any, batch: Any, size: int) -> None:
 
 
 def check_views(transform: Any, views: Any) -> None:
-    """Check that an image has become a list of as many tensors as the transform says."""
+    """Check that a transform made a list of ``count`` tensors from an image."""
     name, count = type(transform).__name__, transform.count
     if not isinstance(views, list | tuple) or len(views) != count:
         had = f"{len(views)}" if isinstance(views, list | tuple) else _type_of(views)
@@ -191,7 +191,7 @@ def check_columns_of_views(transform: Any, split: Any) -> None:
 def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:
     """Warn if another queue would give the same loss; for the second step, when the queue has keys.
 
-    An objective that declares this was named when the pipeline was composed.
+    An objective that declares this got its warning when the pipeline was composed.
     """
     queue = getattr(pairs, "queue", None)
     declared = not trait(objective, "reads_queue")
@@ -210,5 +210,5 @@ def warn_of_unread_queue(objective: Any, method: Any, pairs: Any) -> None:
 
 
 def _type_of(x: Any) -> str:
-    """Shape and type of a tensor, else the type."""
+    """Shape and type of a tensor; the type of other objects."""
     return f"{x.dtype} {tuple(x.shape)}" if isinstance(x, Tensor) else f"a {type(x).__name__}"

@@ -1,4 +1,4 @@
-"""Training of a pipeline's parts, from the start or a checkpoint to the end, and what it begins with."""
+"""Training of a pipeline's parts, from the start or a checkpoint to the end, and its preparation."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class FitResult:
     """How a run ended.
 
     Args:
-        finished: False if it was stopped on request and can be resumed; True if a callback ended it
-            early, as ``EarlyStopping`` does.
-        step: Optimizer steps taken, those before a resume too.
+        finished: False if it was stopped on request and can be resumed; True also if a callback
+            ended it early, such as ``EarlyStopping``.
+        step: Optimizer steps taken, including those before a resume.
         total: Optimizer steps of the whole run.
     """
 
@@ -47,7 +47,7 @@ class FitResult:
 
 
 class CannotBegin(Mistake):
-    """Training cannot begin, since data, tables or settings do not match; the message says why."""
+    """Training cannot begin, because data, tables or settings do not match; the message says why."""
 
 
 def fit(
@@ -81,10 +81,12 @@ def fit(
     Raises:
         CannotBegin: If a ValueError is raised before the first step, while the conditions' tables are
             fitted and the sampler is made; on several processes, if they are not of one run.
-        NonFiniteLoss: If the loss becomes NaN or infinite, naming step, samples and last checkpoint.
-        NonFiniteWeights: If weights to be written are NaN or infinite, naming step and last checkpoint.
-        LostProcess: If another process ended or does not answer, naming step, host and last checkpoint;
-            if a worker was ended, as where memory is short.
+        NonFiniteLoss: If the loss becomes NaN or infinite; the message names step, samples and last
+            checkpoint.
+        NonFiniteWeights: If weights to be written are NaN or infinite; the message names step and
+            last checkpoint.
+        LostProcess: If another process ended or does not answer (the message names step, host and
+            last checkpoint), or if a worker was ended, for example for lack of memory.
     """
     # Lightning takes seconds to import.
     from pytorch_lightning.callbacks import LambdaCallback
@@ -138,7 +140,7 @@ def fit(
 
 @contextmanager
 def until_begun(losses: LossLog | None = None) -> Iterator[None]:
-    """Report a ValueError before the first step, of which the log of losses knows, as `CannotBegin`."""
+    """Report a ValueError as `CannotBegin` if the log of losses has not reached the first step."""
     try:
         yield
     except ValueError as error:
@@ -160,7 +162,7 @@ def rehearse(parts: Parts, split: Any, settings: FitSettings) -> None:
 
 
 def rehearsals(parts: Parts, split: Any, settings: FitSettings) -> list[Callable[[], Any]]:
-    """The calls of `rehearse`, none of which depends on another."""
+    """The independent calls of `rehearse`."""
     return [
         partial(_batches, parts, split, settings),
         partial(

@@ -1,4 +1,4 @@
-"""What interrupts a run: a request to stop, and other processes or workers that ended or are silent."""
+"""Interruptions of a run: a request to stop, and other processes or workers that ended or are silent."""
 
 from __future__ import annotations
 
@@ -26,51 +26,51 @@ from ccl_plugins.training import ranks
 logger = logging.getLogger(__name__)
 
 ALWAYS = (signal.SIGINT, signal.SIGTERM)
-"""The signals that ask a run to stop, whatever they did before."""
+"""The signals that always ask a run to stop."""
 
 OTHERS = tuple(
     getattr(signal, name)
     for name in ("SIGHUP", "SIGUSR1", "SIGUSR2", "SIGXCPU")
     if hasattr(signal, name)
 )
-"""Those that do so where they would end the process: of a terminal that is lost, and of schedulers.
+"""The signals that ask to stop if they would end the process: of a lost terminal, and of schedulers.
 
-Where they are ignored, as below ``nohup``, or others listen to them, it stays so.
+If they are ignored, such as under ``nohup``, or have another handler, this does not change.
 """
 
 SIGNALS = (*ALWAYS, *OTHERS)
 
 TOGETHER = 1.0
-"""Seconds in which further signals, but a second Ctrl-C, say the same: shells and schedulers repeat."""
+"""Seconds in which further signals, except Ctrl-C, count as repeats by shells and schedulers."""
 
 PATIENCE = 1.0
 """Seconds after a second signal in which a process must raise KeyboardInterrupt, or it is ended."""
 
 PATIENCE_TO_CLOSE = 10.0
-"""Seconds after a second signal in which it must have closed what is open."""
+"""Seconds after a second signal in which the process must have closed its resources."""
 
 EXIT_STATUS = 130
 
 LAUNCHER = "CCL_LAUNCHER"
-"""The variable in which a process leaves its number to those that it launches."""
+"""The environment variable with the id of the launching process."""
 
 BOUND = timedelta(hours=1)
-"""For how long a process waits for another: until one has encoded or clustered a data set, too."""
+"""The time that a process waits for another, long enough to encode or cluster a data set."""
 
 SIGNS = ("gloo", "Connection closed by peer", "Connection reset by peer", "NCCL")
-"""What errors of communication say that are no `torch.distributed.DistError`."""
+"""Texts of communication errors that are not `torch.distributed.DistError`."""
 
 WORKER = "DataLoader worker (pid"
-"""What torch's errors of a worker that was ended begin with."""
+"""The beginning of torch's errors about a worker that was ended."""
 
 
 class Interrupt:
     """A context that records a request to stop; a second signal stops at once.
 
-    A process that waits for others in a collective runs no Python, and no signal handler written in it.  So
-    a thread watches too: it sees each signal when it arrives, and ends the process, with its workers and
-    the processes that it launched, if a second signal did not.  It also ends a process whose launcher is
-    gone.
+    A process that waits for others in a collective does not run Python's signal handlers. So a
+    thread watches too: it sees each signal when it arrives, and ends the process, with its workers
+    and the processes that it launched, if a second signal did not. It also ends a process whose
+    launcher is gone.
 
     It does nothing outside the main thread, where Python cannot set signal handlers.
     """
@@ -78,9 +78,9 @@ class Interrupt:
     def __init__(self) -> None:
         self.requested = False
         self._since = 0.0
-        """When the first signal arrived; 0: none."""
+        """The time of the first signal; 0: none."""
         self._stop_at = 0.0
-        """When a second one did."""
+        """The time of the second signal."""
         self._kill_launched: Callable[[Any], None] | None = None
         self._raised = False
         self._former: dict[int, Any] = {}
@@ -144,7 +144,7 @@ class Interrupt:
         self.requested = True
 
     def _is_second(self, number: int) -> bool:
-        """Whether a signal after the first one asks for more than that did."""
+        """Whether a signal after the first one asks to stop at once."""
         if number == getattr(signal, "SIGXCPU", 0):  # the system sends it every second
             return False
         since = self._since or time.monotonic()  # the watcher may not have seen the first yet
@@ -179,13 +179,13 @@ class Interrupt:
                     self._end("stopped, since the process that launched this one has ended")
 
     def _pass_on(self, numbers: bytes) -> None:
-        """Tell whoever listened for signals in the same way before, as an event loop does."""
+        """Pass the signal on to an earlier listener, such as an event loop."""
         if self._former_fd != -1:
             with suppress(OSError):
                 os.write(self._former_fd, numbers)
 
     def _end(self, why: str) -> None:
-        """End this process, what it launched and its workers; Python may never run here again."""
+        """End this process, its workers and launched processes, even if Python cannot run here."""
         if self._kill_launched is not None:
             self._kill_launched(signal.SIGKILL)
         for worker in multiprocessing.active_children():
@@ -199,7 +199,7 @@ _listening: list[Interrupt] = []
 
 
 def _forked() -> None:
-    """Take a forked process's signals from its parent, which would take them for its own."""
+    """Keep a forked process's signals from its parent, which would treat them as its own."""
     if _listening:
         signal.set_wakeup_fd(-1)
 
@@ -209,7 +209,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def leave_lost_terminal() -> None:
-    """Write nowhere what would be written to a terminal that is gone, where each write is an error."""
+    """Discard output to a lost terminal, where each write would be an error."""
     for number in (1, 2):
         with suppress(OSError):
             if stat.S_ISCHR(os.fstat(number).st_mode) and not os.isatty(number):
@@ -219,7 +219,7 @@ def leave_lost_terminal() -> None:
 
 
 def ignore_in_worker() -> None:
-    """Have a worker ignore what asks a run to stop, so that the main process can finish its step.
+    """Make a worker ignore signals that ask a run to stop, so that the main process can finish its step.
 
     Ctrl-C, and schedulers that end a job, signal the workers as well.
     """
@@ -234,14 +234,14 @@ class LostProcess(RuntimeError):
 
 
 class Waiting:
-    """Says when no step has ended for a while, and tells an error of communication by its name.
+    """Reports when no step has ended for a while, and recognizes communication errors.
 
-    Each of several processes says it for itself, since none knows of which other one it waits: the one
-    that says nothing has stopped.
+    Each of several processes reports for itself, because none knows which other one it waits for:
+    the silent process has stopped.
 
     Args:
-        last_good: Gives the sentence about the checkpoint that the run can return to.
-        after: Seconds without a step after which it is said; again after twice as many, and so on.
+        last_good: Returns the sentence about the checkpoint that the run can return to.
+        after: Seconds without a step before the report; repeated after twice as many, and so on.
     """
 
     def __init__(self, last_good: Callable[[], str] = str, after: float = 60.0) -> None:
@@ -252,18 +252,18 @@ class Waiting:
         self._since = time.monotonic()
 
     def note(self, step: int) -> None:
-        """Note the time, at which so many optimizer steps have been taken."""
+        """Note the time at which the given number of optimizer steps has been taken."""
         self._step, self._since = step, time.monotonic()
 
     @contextmanager
     def watching(
         self, several: bool, launched: Callable[[], Iterable[Any]] = tuple
     ) -> Iterator[None]:
-        """Watch the main thread of one of several processes, and those that it launched.
+        """Watch the main thread of one of several processes, and the processes that it launched.
 
         Args:
-            several: Whether there are others.
-            launched: Gives the `subprocess.Popen` of each.
+            several: Whether there are other processes.
+            launched: Returns the `subprocess.Popen` of each launched process.
 
         Raises:
             LostProcess: For an error of communication, with the process, its host and the step.
@@ -294,10 +294,11 @@ class Waiting:
 
     @contextmanager
     def telling_of_workers(self) -> Iterator[None]:
-        """Tell by its name that a worker was ended from outside.
+        """Recognize a worker that was ended from outside.
 
         Raises:
-            LostProcess: For such a worker, with the step and what needs less memory.
+            LostProcess: For such a worker; the message names the step and settings that need less
+                memory.
         """
         try:
             yield

@@ -1,4 +1,4 @@
-"""What objectives read through kernels, and how much weight a kernel gives to other samples."""
+"""The conditions that objectives read through kernels, and kernels' weights of other samples."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ MOST_SHUFFLED = 1 << 24
 """The most samples that are shuffled to take the first."""
 
 FAINT = 1e-3
-"""The least mean weight of another sample, of a sample's own, that is seen."""
+"""The least mean weight of another sample, relative to a sample's own, that has an effect."""
 
 NEARLY_EQUAL = 0.98
-"""The weight, of a sample's own, above which samples of different values count as equal."""
+"""The weight, relative to a sample's own, above which samples of different values count as equal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class KernelReading:
     Args:
         kernel: The kernel: of one condition or, as a product or sum, of several by name.
         names: The names of the conditions.
-        objective: The objective, or the part of a mixture; None: none in particular.
+        objective: The objective, or the part of a mixture; None: no particular one.
     """
 
     kernel: Any
@@ -53,7 +53,7 @@ class KernelReading:
         return type(self.kernel).__name__ + ("" if scale is None else f", scale {scale}")
 
     def taken(self, values: Mapping[str, Any]) -> Any:
-        """What the kernel takes: what there is of its condition or, if it names several, of each."""
+        """The kernel's argument: the values of its condition or, if it names several, of each by name."""
         if conditions_of_kernel(self.kernel):
             return {name: values[name] for name in self.names}
         return values[self.names[0]]
@@ -79,9 +79,10 @@ def _parts(kernel: Any, place: str) -> Iterator[tuple[KernelReading, str]]:
 
 
 def kernel_readings(objective: nn.Module) -> Iterator[KernelReading]:
-    """What an objective, and those within it, read through kernels.
+    """The kernels of an objective and of nested ones, with their conditions.
 
-    A kernel of one condition is read of each condition of its objective, or of the one that it is ``on``.
+    A kernel of one condition is read for each condition of its objective, or for the one named by
+    ``on``.
     """
     for module in objective.modules():
         # No protocol: Python's check of one does not see a kernel that is an nn.Module.
@@ -103,21 +104,22 @@ def check_kernel(
 
     Args:
         reading: The kernel and its conditions.
-        tables: Those of the conditions, a row for each sample in all of them.
-        findings: Those of the run; None: a new list.
+        tables: The tables of the conditions, with the same samples in all.
+        findings: The findings of the run; None: a new list.
         step: Optimizer steps taken.
 
     Returns:
         ``surviving_weight`` and ``effective_neighbors``, as `describe_kernel` defines them.
 
     Raises:
-        ValueError: For a value of another shape, one that is not finite, one that changes with the order
-            of the two samples, and for a negative eigenvalue of a kernel that says it has none.
+        ValueError: For a value of another shape, one that is not finite, one that changes with the
+            order of the two samples, and for a negative eigenvalue of a kernel that declares it has
+            none.
 
     Warns:
-        UserWarning: If a quarter of the samples see almost no other; not for class ids, which few of many
-            samples may share.  If samples of different values are all seen as nearly equal.  Of several
-            conditions, the message names the kernel of one.
+        UserWarning: If a quarter of the samples give almost no weight to others (except for class
+            ids, which few samples may share), or if almost all samples of different values are
+            nearly equal. With several conditions, the message names the kernel of one.
     """
     size = len(tables[reading.names[0]].values)
     if size < 2:
@@ -214,16 +216,17 @@ def _off_on_one(
 
 
 def _of_most(matrix: Tensor) -> float:
-    """The mean weight of another sample, of a sample's own, that three quarters of the samples exceed.
+    """The mean weight of another sample, relative to the own, that three quarters of the samples exceed.
 
-    The mean over all would hide it behind values that many share, as a constant in place of missing ones.
+    The mean over all samples would hide it, if many share a value such as a constant in place of
+    missing ones.
     """
     others = matrix.double().abs().fill_diagonal_(0).sum(1) / (len(matrix) - 1)
     return float(others.quantile(0.25) / _own(matrix))
 
 
 def _of_different(matrix: Tensor, z: Tensor) -> float:
-    """The weight, of a sample's own, that 95 % of the pairs of different values exceed; 0 without any."""
+    """The weight, relative to the own, that 95 % of pairs of different values exceed; 0 without pairs."""
     weights = matrix.double().abs()[squared_distance(z, z) > torch.finfo(torch.float32).tiny]
     return float(weights.quantile(0.05) / _own(matrix)) if len(weights) else 0.0
 
@@ -233,7 +236,7 @@ def _own(matrix: Tensor) -> Tensor:
 
 
 def scales_of(kernel: Any, z: Tensor) -> str:
-    """Quantiles of what the kernel's scale divides, over different numbers, in words."""
+    """Quantiles of the numbers that the kernel's scale divides, without repeats, in words."""
     if not (quantiles := scale_quantiles(kernel, z)):
         return ""
     low, middle, high = quantiles
@@ -241,7 +244,7 @@ def scales_of(kernel: Any, z: Tensor) -> str:
 
 
 def scale_quantiles(kernel: Any, z: Tensor) -> list[float]:
-    """The 10, 50 and 90 % quantiles of what the kernel's scale divides, over different numbers; or none."""
+    """The 10, 50 and 90 % quantiles of the numbers that the scale divides, without repeats; or none."""
     distances = trait(kernel, "distances")
     if distances is None or not z.is_floating_point():
         return []
@@ -254,7 +257,7 @@ def scale_quantiles(kernel: Any, z: Tensor) -> list[float]:
 
 
 def _refuse_negative(matrix: Tensor, kind: str, of: str) -> None:
-    """Refuse a kernel matrix with a negative eigenvalue, but for rounding."""
+    """Refuse a kernel matrix with a negative eigenvalue beyond rounding."""
     eigenvalues = torch.linalg.eigvalsh(matrix)
     if eigenvalues[0] < -1e-3 * eigenvalues.abs().max():
         raise ValueError(

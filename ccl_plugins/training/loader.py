@@ -1,4 +1,4 @@
-"""The loader: augmented batches, its worker processes, and the cores that they get."""
+"""The loader: augmented batches, worker processes, and their cores."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class Augmented(NamedTuple):
-    """The views of one sample, or what they are drawn from.
+    """The views of one sample, or the images that they are drawn from.
 
     Args:
-        views: The views; with seeds the image, followed by its partner's if it has one.
+        views: The views; with seeds the image, followed by the partner's image if there is one.
         indices: The sample's index, followed by its partner's.
-        seeds: A seed for each view that is drawn later, in a batch; else none.
-        masks: (rows, columns) of each view of which patches are masked.
+        seeds: A seed for each view that is drawn later, in a batch; else empty.
+        masks: (rows, columns) for each view with masked patches.
     """
 
     views: list[Tensor]
@@ -47,7 +47,7 @@ class Batch(NamedTuple):
     """The input of a training step.
 
     Args:
-        views: u tensors (n, channels, height, width), or as other modalities are.
+        views: u tensors (n, channels, height, width), or in the form of other modalities.
         index: (n,) dataset indices, or (n, 2) if views after the first are of a partner.
         read: The values of conditions whose tables are in files, by name, (n, ...) or (n, 2, ...);
             None: they are read in the step.
@@ -66,18 +66,18 @@ class Batch(NamedTuple):
 class Items(Dataset[Augmented]):
     """The views of each sample of a split, by its key.
 
-    Each view's random numbers are seeded by (seed, epoch, position, view): a sample comes out the same
-    in any process, whatever the number of workers, and training's generators are left alone.  Views of a
-    transform without ``transforms`` are seeded together.  Those of several modalities are made of
-    the image, the texts and the values of a sample.  A split with ``__getitems__``, as torch names it,
-    reads the images of a batch in one call.
+    Each view's random numbers are seeded by (seed, epoch, position, view): a sample is the same in
+    any process, with any number of workers, and training's generators do not change. Views of a
+    transform without ``transforms`` are seeded together. Views of several modalities are made of
+    the image, the texts and the values of a sample. A split with ``__getitems__``, as torch names
+    it, reads the images of a batch in one call.
 
     Args:
         split: The split.
         transform: The transform.
-        seed: Of the run.
-        batched: Whether to give images, of which `augment` draws the views of a batch.
-        masking: How the method masks patches; None: it masks none.
+        seed: The run's seed.
+        batched: Whether to return images, from which `augment` draws the views of a batch.
+        masking: The method's masking of patches; None: none.
     """
 
     def __init__(
@@ -111,9 +111,9 @@ class Items(Dataset[Augmented]):
             return [self._with_masks(self._draw(together, *key), *key) for key in keys]
 
     def _read_together(self, keys: Sequence[SampleKey]) -> dict[int, Any]:
-        """The images of a batch by index, of a split that reads several at once; else none.
+        """The images of a batch by index, if the split reads several at once; else empty.
 
-        What such a split draws at random, it draws for all of them.
+        Such a split draws its random numbers for all of them together.
         """
         if self._read_many is None:
             return {}
@@ -146,7 +146,7 @@ class Items(Dataset[Augmented]):
         return Augmented(views, list(indices))
 
     def _with_masks(self, drawn: Augmented, epoch: int, position: int, *_: int) -> Augmented:
-        """A sample with the masks of its views, whose random numbers are those of no view."""
+        """A sample with the masks of its views, which have random numbers of their own."""
         if self.masking is None:
             return drawn
         masks = []
@@ -165,7 +165,7 @@ class Items(Dataset[Augmented]):
         return side, side
 
     def _read(self, index: int, together: Mapping[int, Any]) -> Any:
-        """The image of a sample, or what a transform of several modalities takes."""
+        """The image of a sample, or its modalities for a transform of several."""
         image = _image(together[index] if index in together else self.split[index], index)
         if self.columns is None:
             return image
@@ -241,7 +241,7 @@ def augment(transform: Transform, batch: Batch) -> Batch:
 def read_batch(
     dataset: Dataset[Any], keys: list[Any], collate_fn: Callable[..., Any], workers: int | None
 ) -> Any:
-    """One batch of a data set before training, by its keys; ``workers`` as in `FitSettings`."""
+    """One batch of a data set before training, by its keys; ``workers`` is a setting of `FitSettings`."""
     (batch,) = DataLoader(
         dataset,
         batch_sampler=[keys],
@@ -302,17 +302,17 @@ class Loader:
         return {"consumed": self.batches.consumed.batches}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Nothing: the number of batches consumed is restored before Lightning calls this."""
+        """Do nothing: the number of batches consumed is restored before Lightning calls this."""
 
 
 def init_worker(_: int) -> None:
-    """Have a worker use one core, and leave signals to the main process."""
+    """Make a worker use one core, and leave signals to the main process."""
     torch.set_num_threads(1)
     ignore_in_worker()
 
 
 def default_workers(devices: int, on_gpu: bool) -> int:
-    """All cores but one, at most 16, beside a GPU; half of the cores, at most 8, beside a CPU."""
+    """The default number of workers: with a GPU all cores but one, at most 16; on a CPU half, at most 8."""
     cores = _cores(devices)
     return min(16, max(0, cores - 1)) if on_gpu else min(8, cores // 2)
 
@@ -321,8 +321,8 @@ def default_workers(devices: int, on_gpu: bool) -> int:
 def beside_workers(settings: FitSettings, trainer: Trainer) -> Iterator[None]:
     """Leave half of the cores to the workers while training runs on the CPU.
 
-    With a thread per core, torch's threads and the workers would wait for each other.  The number of
-    threads does not depend on the number of workers, since it changes how sums are rounded.
+    With a thread per core, torch's threads and the workers would wait for each other. The number of
+    threads does not depend on the number of workers, because it affects the rounding of sums.
     """
     threads, cores = torch.get_num_threads(), _cores(settings.devices)
     if trainer.strategy.root_device.type == "cpu":

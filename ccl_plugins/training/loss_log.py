@@ -18,7 +18,7 @@ from ccl_plugins.training.loader import Batch
 from ccl_plugins.training.step_checks import NonFiniteLoss, where
 
 PROBE = "monitor/linear/top1"
-"""The published value that the progress bar shows beside the loss."""
+"""The published value that the progress bar shows next to the loss."""
 
 COSTS = "costs/monitors"
 """The published share of the time that was spent on monitors."""
@@ -28,8 +28,9 @@ class LossLog(Callback):
     """Logs loss, learning rate, speed and the objective's scalars; stops a run with a non-finite loss.
 
     Losses stay on the device until they are logged, an epoch ends or a checkpoint is written, so that the
-    processor waits for the device once per interval of ``log_every`` optimizer steps.  What is logged is
-    in ``trainer.callback_metrics`` too, for other callbacks; at the end of an epoch ``loss`` is its mean.
+    processor waits for the device once per interval of ``log_every`` optimizer steps. Logged values
+    are in ``trainer.callback_metrics`` too, for other callbacks; at the end of an epoch ``loss`` is
+    its mean.
     """
 
     def __init__(self, log_every: int, batch_size: int) -> None:
@@ -88,7 +89,7 @@ class LossLog(Callback):
             self._epoch = [0.0, 0.0]
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Log the unfinished interval at the end of the run; a stopped run logs it once it is resumed."""
+        """Log the unfinished interval at the end of the run; a stopped run logs it after a resume."""
         self.check(trainer)
         if not self.paused or trainer.global_step >= pl_module.length.steps:
             self.flush(trainer, pl_module)
@@ -97,7 +98,7 @@ class LossLog(Callback):
         """Check that all losses until now are finite.
 
         Raises:
-            NonFiniteLoss: With the first step at which one was not, and its samples.
+            NonFiniteLoss: For such a loss; the message names the first such step and its samples.
         """
         if not self._unchecked:
             return

@@ -43,7 +43,7 @@ class TrainingModule(LightningModule):
         parts: The pipeline's parts.
         split: The training split.
         settings: The run's settings.
-        record: The record of the run; processes with another one are refused.
+        record: The record of the run; processes with another record are refused.
         resume: The checkpoint to continue from; its tables are not fitted again.
         run: The run's folder, for large tables.
     """
@@ -75,31 +75,31 @@ class TrainingModule(LightningModule):
         self.used_lr = 0.0
         """The learning rate of the last optimizer step."""
         self.described: dict[str, float] = {}
-        """What was logged of the tables and the kernels on them."""
+        """The logged values of the tables and of the kernels on them."""
         self.findings = Findings()
-        """What is off in the run."""
+        """The findings of the run."""
         self.pairs: Any = None
-        """What was compared last, from the forward pass to the end of the backward pass."""
+        """The last pairs, from the forward pass to the end of the backward pass."""
         self._loader: Loader | None = None
         self._begun = self._queue_compared = False
         self._checks_gradients = reads_projections(self.objective)
         """Whether to check at the first step that each parameter has a gradient."""
         self.may_count_nothing = True
-        """Whether to look if any anchor counts: at the first step, and after a loss of 0 was read."""
+        """Whether to check that an anchor counts: at the first step, and after a loss of 0."""
         self._counts_nothing = False
         self._may_reach_nothing = True
-        """Whether to look if a gradient reaches the networks: at the first loss that is not 0."""
+        """Whether to check that a gradient reaches the networks: at the first loss that is not 0."""
         self._loss: Callable[[Any], Tensor] = self.objective.loss
 
     @property
     def length(self) -> Length:
-        """How long the run is."""
+        """The length of the run."""
         return self.settings.length(len(self.train_dataloader()))
 
     def setup(self, stage: str) -> None:
         """Fit the conditions, then create the objective's parameters that depend on sizes.
 
-        Processes of another run, or that see other data, are refused first.
+        First, processes of another run, or with other data, are refused.
         """
         ranks.require_same_run({**self.record, "resumed from step": self._from_step})
         self._refresh(0)
@@ -233,7 +233,7 @@ class TrainingModule(LightningModule):
         return loss
 
     def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
-        """Compute gradients, of which a step has the mean over its batches.
+        """Compute gradients; a step uses their mean over its batches.
 
         Lightning divides by ``accumulate``; the last step of an epoch may have fewer batches.
         """
@@ -283,7 +283,7 @@ class TrainingModule(LightningModule):
             publish(self.trainer, logged, step + 1)
 
     def _describe(self, refreshed: list[str], step: int) -> dict[str, dict[str, float]]:
-        """Of refreshed tables, and of the kernels that read them, by condition; on the first process."""
+        """The values of refreshed tables and of their kernels, by condition; on the first process."""
         if not is_first():
             return {}
         described = {name: self.tables.describe(name).metrics() for name in refreshed}
@@ -342,7 +342,7 @@ def prepare(method: nn.Module, objective: Any, settings: FitSettings) -> Callabl
 
 
 def _networks(method: nn.Module) -> Iterator[nn.Module]:
-    """The modules of a method that are called: those in a list or a dictionary one by one."""
+    """The modules of a method that are called; modules in a list or a dictionary one by one."""
     for child in method.children():
         if isinstance(child, nn.ModuleDict | nn.ModuleList):
             yield from _networks(child)

@@ -25,10 +25,10 @@ def scaled(
     """The groups with their learning rates, for steps of ``samples`` samples over all devices.
 
     Args:
-        groups: Those of `parameter_groups`.
+        groups: The groups of `parameter_groups`.
         lr: The optimizer's learning rate.
         samples: Samples in a step.
-        lr_per: The samples that ``lr`` is for; None: any number.
+        lr_per: The number of samples that ``lr`` is for; None: any number.
     """
     rate = lr * (samples / lr_per if lr_per else 1)
     return [{**group, "lr": rate * group["lr_scale"]} for group in groups]
@@ -40,8 +40,8 @@ def parameter_groups(
     """The parameters that learn, in named groups with a factor of the learning rate.
 
     Group ``decay`` has the method's matrices and filters.  ``no_decay`` has its 1-D parameters, biases,
-    parameters of norms, and those that ``no_weight_decay()`` of the backbone, or of a tower, names,
-    such as position embeddings.  ``objective`` has the objective's own parameters, such as a
+    parameters of norms, and parameters that ``no_weight_decay()`` of the backbone, or of a tower,
+    names, such as position embeddings. ``objective`` has the objective's own parameters, such as a
     temperature, without decay.
 
     Args:

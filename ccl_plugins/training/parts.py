@@ -1,4 +1,4 @@
-"""The built parts of a pipeline, and what stands for a method that cannot be built."""
+"""The built parts of a pipeline, and a replacement for a method that cannot be built."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Parts:
             ``sampler_reads_split``, ``split``.
         conditions: The conditions by their names in ``pairs.samples.condition``; a single one is called
             ``"condition"``.
-        sampler_on: The name of the condition that the sampler reads; None: it reads none.
+        sampler_on: The name of the condition that the sampler reads, or None.
         sampler_reads_split: Whether the sampler gets the split that is trained on.
     """
 
@@ -45,7 +45,7 @@ class Parts:
 
 
 class BackboneAlone(nn.Module):
-    """A backbone with the members of a method that need nothing else.
+    """A backbone with the members of a method that need only the backbone.
 
     Args:
         backbone: The network from images to features.

@@ -1,4 +1,4 @@
-"""The progress bar, and the lines that replace it without a terminal."""
+"""The progress bar, and the lines that replace it if there is no terminal."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Progress(TQDMProgressBar):
     """Lightning's bar on standard error, one for the whole run, with loss and images per second.
 
     If standard error is not a terminal it writes a line every half minute and one at the end,
-    since a bar that redraws itself makes a log unreadable: ``step 120 of 1500, loss 3.21, 4.1 steps/s,
-    5:36 left``.
+    because a bar that redraws itself makes a log unreadable: ``step 120 of 1500, loss 3.21, 4.1
+    steps/s, 5:36 left``.
     """
 
     def __init__(self, losses: LossLog) -> None:
@@ -45,7 +45,7 @@ class Progress(TQDMProgressBar):
         )
 
     def on_train_epoch_start(self, *_: Any) -> None:
-        """Nothing: Lightning would begin a new bar."""
+        """Do nothing: Lightning would begin a new bar."""
 
     def on_train_batch_end(self, *_: Any) -> None:
         """Advance the bar, or write a line when it is due."""
@@ -59,10 +59,10 @@ class Progress(TQDMProgressBar):
                 self._write_line()
 
     def on_train_epoch_end(self, *_: Any) -> None:
-        """Nothing: Lightning would show other values."""
+        """Do nothing: Lightning would show other values."""
 
     def on_train_end(self, *_: Any) -> None:
-        """Close the bar, or write the last line, with what the monitors cost."""
+        """Close the bar, or write the last line, with the cost of the monitors."""
         bar = self.train_progress_bar
         with suppress(OSError):
             if bar.disable:
@@ -132,7 +132,7 @@ def clock(seconds: float) -> str:
 
 
 def _in_terminal() -> bool:
-    """Whether a bar would be seen: tqdm draws none if the terminal does not report its size."""
+    """Whether a bar is visible: tqdm draws none if the terminal does not report its size."""
     try:
         return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).lines > 1
     except OSError:

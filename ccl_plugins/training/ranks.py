@@ -23,11 +23,11 @@ from ccl_plugins.protocols import Table
 def on_first(
     fit: Callable[[], dict[str, Table]], help: Callable[[Tensor], Any] | None = None
 ) -> dict[str, Table]:
-    """Call ``fit()`` on the first process; return its tables on all, mapped where they are in files.
+    """Call ``fit()`` on the first process; return its tables on all, mapped if they are in files.
 
     Args:
-        fit: What the first process does.
-        help: What each other process does with what ``fit`` gives to `ask`.
+        fit: The function that the first process calls.
+        help: The function that each other process calls with the argument of `ask`.
 
     Raises:
         OSError: If a process does not see such a file.
@@ -63,7 +63,7 @@ def on_first(
 
 
 def ask(given: Tensor) -> Tensor:
-    """Have the other processes help with float32 numbers; called by the first, in what `on_first` calls."""
+    """Ask the other processes to help with float32 numbers; called inside ``fit`` of `on_first`."""
     if world_size() == 1:
         return given
     of_first(given.shape)
@@ -71,7 +71,7 @@ def ask(given: Tensor) -> Tensor:
 
 
 def _of_first(tensor: Tensor) -> Tensor:
-    """The first process's tensor on all, which give one of the same shape and type."""
+    """The first process's tensor on all; the others pass one of the same shape and type."""
     near = tensor.to(_device()).contiguous()
     dist.broadcast(near.flatten().view(torch.uint8), src=0)  # not all types can be sent, as int16
     return near.cpu()
@@ -92,7 +92,7 @@ def all_of(flag: bool) -> bool:
 
 
 def require_equal(count: int) -> None:
-    """Refuse batches of different sizes, with which processes would wait for each other for ever."""
+    """Refuse batches of different sizes, which would make processes wait for each other for ever."""
     counts: list[int] = gather(torch.tensor([count], device=_device())).tolist()
     if len(set(counts)) > 1:
         odd = next(i for i, each in enumerate(counts) if each != counts[0])
@@ -103,10 +103,11 @@ def require_equal(count: int) -> None:
 
 
 def require_same_run(record: Mapping[str, Any]) -> None:
-    """Refuse processes of another run than the first one: of other data, settings, components or versions.
+    """Refuse processes with other data, settings, components or versions than the first one.
 
     Raises:
-        ValueError: The same on all processes, naming the first that differs and what differs.
+        ValueError: The same on all processes; the message names the first that differs, and the
+            differences.
     """
     if world_size() == 1:
         return
@@ -132,7 +133,7 @@ def chunk(size: int) -> range:
 
 
 def gather_rows(rows: Tensor, size: int) -> Tensor:
-    """Join the rows of all processes, ``size`` in all, on every process; each has those of its `chunk`."""
+    """Join the rows of all processes, ``size`` in all, on every process; each passes its `chunk`."""
     if world_size() == 1:
         return rows
     part = -(-size // world_size())
@@ -142,7 +143,7 @@ def gather_rows(rows: Tensor, size: int) -> Tensor:
 
 
 def join_rows(rows: Tensor) -> Tensor:
-    """The rows of all processes, however many each has, on every process, in the order of ranks."""
+    """The rows of all processes, any number of each, on every process, in the order of ranks."""
     if world_size() == 1:
         return rows
     counts: list[int] = gather(torch.tensor([len(rows)], device=_device())).tolist()

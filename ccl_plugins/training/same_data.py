@@ -1,4 +1,4 @@
-"""The same data when a run is resumed or measured: what identifies it, and a refusal of other data."""
+"""The identity of a run's data, and the refusal of other data when a run is resumed or measured."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from ccl_plugins.transforms.modalities import by_modality
 from ccl_registry.errors import Mistake
 
 NEAR = 1e-3
-"""How far numbers of a table that is fitted again may differ, in parts of its largest number."""
+"""The allowed difference of a table that is fitted again, relative to its largest number."""
 
 
 class OtherData(Mistake):
-    """The data is not that of the run that is to be resumed or measured."""
+    """The data differ from those of the run that is resumed or measured."""
 
 
 def fingerprint(
     split: Any, workers: int | None = None, transform: Transform | None = None
 ) -> dict[str, Any]:
-    """What identifies a split; see `ccl_plugins.files.fingerprints.of_data`.
+    """The identity of a split; see `ccl_plugins.files.fingerprints.of_data`.
 
     Args:
         split: The split.
-        workers: As in `FitSettings`.
-        transform: What reads the columns of texts; a tokenizer in a file is a column of its own.
+        workers: See `FitSettings`.
+        transform: The transform that reads the columns of texts; a tokenizer in a file counts as a
+            column.
     """
 
     def read(indices: list[int]) -> list[str]:
@@ -69,16 +70,16 @@ class _Contents(torch.utils.data.Dataset[str]):
 def refuse_other_data(
     point: ResumePoint, now: Mapping[str, Any], parts: Parts, split: Any, seed: int
 ) -> None:
-    """Refuse data that differ from those of the run to be resumed; called by one process alone.
+    """Refuse data that differ from those of the run to be resumed; called by one process only.
 
-    Conditions that are fitted once, and not from embeddings, are fitted again and compared: they may read
-    files of their own.
+    Conditions that are fitted once, and not from embeddings, are fitted again and compared, because
+    they may read files.
 
     Raises:
         OtherData: With every difference.
 
     Warns:
-        UserWarning: If images in files may be others, but need not be.
+        UserWarning: If image files may have changed.
     """
     before = point.record.get("data", {})
     differing = other_data(before, now)
@@ -109,15 +110,15 @@ def require_data_of(
     Args:
         record: The run's record; splits that it does not identify are not compared.
         splits: The splits by name.
-        transform: The run's.
-        workers: As in `FitSettings`.
+        transform: The run's transform.
+        workers: See `FitSettings`.
         where: The run, for the message.
 
     Raises:
         OtherData: With every difference.
 
     Warns:
-        UserWarning: If images in files may be others, but need not be.
+        UserWarning: If image files may have changed.
     """
     before = record.get("data", {})
     now = {k: fingerprint(split, workers, transform) for k, split in splits.items() if k in before}
@@ -130,7 +131,7 @@ def require_data_of(
 
 
 def warn_of_doubts(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
-    """Say what of the data may be other than it was, if anything may."""
+    """Warn if a part of the data may have changed."""
     for doubt in doubts(before, now):
         warnings.warn(f"whether the data is that of the run is not certain: {doubt}", stacklevel=3)
 

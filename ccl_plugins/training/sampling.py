@@ -23,7 +23,7 @@ SampleKey = tuple[int, ...]
 
 @dataclass
 class Consumed:
-    """How many global batches training has consumed; a resume needs this number and the settings."""
+    """The number of global batches that training has consumed; a resume needs it and the settings."""
 
     batches: int = 0
 
@@ -32,8 +32,8 @@ class Batches:
     """The sample keys of one process's part of every global batch.
 
     Epoch and first batch follow from the batches consumed, so that each epoch has its own order and
-    a run stopped within one continues with exactly the samples that come next.  ``make_sampler`` is called
-    when an epoch starts, since the sampler's condition may have been refreshed.
+    a run stopped within one continues with exactly the samples that come next. ``make_sampler`` is
+    called at the start of an epoch, because the sampler's condition may have been refreshed.
 
     Raises:
         ValueError: For an epoch without batches, one whose last batch the processes cannot share, or
@@ -62,7 +62,7 @@ class Batches:
             self._check_last(sampler)
 
     def _check_last(self, sampler: Sampler) -> None:
-        """Refuse a last batch that cannot be shared now, and not at the end of an epoch."""
+        """Refuse a last batch that cannot be shared, before the epoch begins."""
         last = sum(len(batch) for batch in sampler.batches(0, self.length - 1))
         if last % self.world_size:
             samples = (self.length - 1) * self.batch_size + last
@@ -150,7 +150,7 @@ def check_processes(settings: FitSettings) -> None:
 
 
 def check_batches(parts: Parts, split: Any, settings: FitSettings) -> None:
-    """Check the batches of an epoch before anything is computed, if the sampler reads no condition.
+    """Check the batches of an epoch before training, if the sampler reads no condition.
 
     Raises:
         ValueError: For a batch size that the sampler cannot take; see `FitSettings.check_accumulate`.
@@ -162,7 +162,7 @@ def check_batches(parts: Parts, split: Any, settings: FitSettings) -> None:
 
 
 def _in_slurm() -> bool:
-    """Whether Lightning leaves it to SLURM to start processes: not in an interactive shell of it."""
+    """Whether Lightning lets SLURM start the processes, which it does not in an interactive shell."""
     is_interactive = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")
     return "SLURM_NTASKS" in os.environ and not is_interactive
 
@@ -180,7 +180,7 @@ class EpochSampler:
 
     Args:
         parts: Its ``sampler`` is called.
-        tables: Those of the conditions.
+        tables: The tables of the conditions.
         settings: Batch size and seed.
         split: The training split.
     """
@@ -219,7 +219,7 @@ class EpochSampler:
 
 
 class _Part:
-    """The samples of a split that are trained on, as a sampler reads them: without their images."""
+    """The trained samples of a split for a sampler: without their images."""
 
     def __init__(self, split: Any, rows: Tensor) -> None:
         columns, words = columns_and_words(split.metadata)
@@ -232,7 +232,7 @@ class _Part:
 
 
 class _Kept:
-    """A sampler whose indices are checked, and are places in ``kept``, which has dataset indices."""
+    """A sampler whose checked indices are places in ``kept``, which has dataset indices."""
 
     def __init__(self, sampler: Sampler, kept: Tensor | None, size: int) -> None:
         self.sampler = sampler

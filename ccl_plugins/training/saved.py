@@ -1,4 +1,4 @@
-"""What a run saved, read back: its newest weights, and the checkpoint that it continues from."""
+"""Reading a run's files: its newest weights, and the checkpoint that it continues from."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ OURS = "ccl_plugins"
 """The key of this library's part of Lightning's checkpoints."""
 
 NETWORKS = ("method", "objective")
-"""The networks of a run by their names in its files, as `ccl_plugins.training.parts.Parts` has them."""
+"""The names of a run's networks in its files; see `ccl_plugins.training.parts.Parts`."""
 
 
 def newest_checkpoint(run: RunFolder) -> tuple[Path, dict[str, Any]]:
-    """The newest readable checkpoint of a run: its file and its content, as Lightning wrote it.
+    """The newest readable checkpoint of a run: its file and its content, written by Lightning.
 
     Raises:
         FileNotFoundError: If there is none.
-        DamagedFile: If none can be read.
+        DamagedFile: If no file can be read.
 
     Warns:
-        UserWarning: If a damaged file is passed over for an older one; names the damaged file.
+        UserWarning: If an older file is read in place of a damaged one, which the warning names.
     """
     if not (paths := run.steps):
         raise FileNotFoundError(f"there is no checkpoint to resume from in {run.checkpoints}")
@@ -86,11 +86,12 @@ class ResumePoint:
 
         Raises:
             FileNotFoundError: If there is none.
-            DamagedFile: If none can be read.
-            MissingTable: If a condition's table in a file is not there, or is another one.
+            DamagedFile: If no file can be read.
+            MissingTable: If the file of a condition's table is missing, or holds another table.
 
         Warns:
-            UserWarning: If a damaged file is passed over for an older one; names the damaged file.
+            UserWarning: If an older file is read in place of a damaged one, which the warning
+                names.
         """
         path, content = newest_checkpoint(run)
         state = content[OURS]
@@ -106,14 +107,14 @@ class ResumePoint:
 
 @dataclass(frozen=True)
 class Weights:
-    """The newest readable weights of a run, and what was saved with them.
+    """The newest readable weights of a run, and the data saved with them.
 
     Args:
-        file: Where they are: the finished run's weights, or a checkpoint.
+        file: Their file: the finished run's weights, or a checkpoint.
         step: Optimizer steps taken until then.
         networks: The state of each network, by name.
-        about: What was saved with them: ``record`` as JSON, ``versions``, and of a checkpoint ``total``,
-            the steps of the whole run, and ``tables``.
+        about: The data saved with them: ``record`` as JSON, ``versions``, and in a checkpoint
+            ``total``, the steps of the whole run, and ``tables``.
     """
 
     file: Path
@@ -127,10 +128,10 @@ class Weights:
 
         Raises:
             FileNotFoundError: If there are none.
-            DamagedFile: If none can be read.
+            DamagedFile: If no file can be read.
 
         Warns:
-            UserWarning: If a damaged file is passed over for another; names the damaged file.
+            UserWarning: If another file is read in place of a damaged one, which the warning names.
         """
         latest = next(iter(run.steps), None)
         finished = _finished(run, or_else=latest)
@@ -159,7 +160,7 @@ class Weights:
 
     @property
     def versions(self) -> dict[str, str]:
-        """The versions of the packages that the run was trained with; none if they are not known."""
+        """The versions of the packages that the run was trained with; empty if unknown."""
         return self.about.get("versions") or {}
 
     @property
@@ -170,7 +171,7 @@ class Weights:
 
 
 def _finished(run: RunFolder, or_else: Path | None) -> dict[str, Any] | None:
-    """The file of a finished run's weights; None without it, and if it is damaged and others are not."""
+    """The file of a finished run's weights; None if it is missing, or damaged while a checkpoint is not."""
     if not run.weights.is_file():
         return None
     try:

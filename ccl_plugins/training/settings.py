@@ -19,7 +19,7 @@ DECAY = ("matrices", "all")
 MATMUL = ("highest", "high", "medium")
 
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-"""Of inductor, torch.compile's backend."""
+"""The modes of inductor, torch.compile's backend."""
 
 
 def _setting(
@@ -30,18 +30,18 @@ def _setting(
     free: bool = False,
     more: str = "",
 ) -> Any:
-    """A setting with all that is known of it, in the metadata of its field.
+    """A setting with its facts, in the metadata of its field.
 
-    The check of the constructor, the rule of what may differ on resume, the options of ``ccl train`` and
-    the page of the configuration are made of these.
+    The constructor's check, the rule for a resume, the options of ``ccl train`` and the page of the
+    configuration are derived from these facts.
 
     Args:
-        default: Its default; where that is None, None is right, too.
-        check: Called with its name and a value, which it refuses if it is wrong.
+        default: Its default; if that is None, None is allowed too.
+        check: Called with its name and a value; refuses a wrong value.
         range: The range in words, for pages.
-        read: What an option of the command line makes of a word; bool: it takes none and is true.
-        free: Whether it may be another when a run is resumed: it does not change what is trained.
-        more: What there may be more of when a run is resumed: the run goes on.
+        read: Converts a word of the command line; bool: an option without a word, which means true.
+        free: Whether it may change when a run is resumed, because it does not affect the result.
+        more: The word for the setting if it may grow when a run is resumed.
     """
     known = {"check": check, "range": range, "read": read, "free": free, "more": more}
     return field(default=default, metadata=known)
@@ -106,7 +106,7 @@ class FitSettings:
         seed: The seed of sample order, augmentation and all other random numbers in training.
         optimizer: How gradients change the parameters, a `ccl_plugins.protocols.Optimizer`.
         schedule: How the learning rate changes, a `ccl_plugins.protocols.Schedule`.
-        lr_per: The number of samples in a step for which the optimizer's ``lr`` is meant.  The rate is
+        lr_per: The number of samples in a step that the optimizer's ``lr`` is for. The rate is
             scaled linearly: with 256, a step of 512 samples has twice the rate; None: no scaling.
         decay: ``"matrices"``: biases, norms and parameters that the backbone names have no weight decay;
             ``"all"``: all parameters of the method have it.
@@ -129,13 +129,13 @@ class FitSettings:
             a mode of inductor, ``{mode = "reduce-overhead"}``.
         matmul_precision: The precision of float32 products on a GPU, also in losses: ``"highest"``,
             ``"high"`` (TF32) or ``"medium"`` (bfloat16); None: torch's setting, by default ``"highest"``.
-        cudnn_benchmark: Whether cuDNN tries its algorithms for each new shape and takes the fastest; the
-            next run may take another.
-        channels_last: Whether images and filters are stored with channels last, as GPUs with tensor
-            cores prefer in mixed precision.
+        cudnn_benchmark: Whether cuDNN tries its algorithms for each new shape and takes the
+            fastest, which may differ from run to run.
+        channels_last: Whether images and filters are stored with channels last, which is faster on
+            GPUs with tensor cores in mixed precision.
         checkpoint_every: Epochs between checkpoints; one is always written at the end.
         checkpoint_every_steps: Optimizer steps between further checkpoints; None: no further ones.
-        keep_last: How many checkpoints are kept.
+        keep_last: The number of checkpoints that are kept.
         log_every: Optimizer steps between logged values.
         detect_anomaly: Whether every step's loss is checked and autograd names the operation that
             made a NaN; slow.
@@ -197,7 +197,7 @@ class FitSettings:
             )
 
     def length(self, batches: int) -> Length:
-        """How long a run is whose epochs have so many batches."""
+        """The length of a run whose epochs have the given number of batches."""
         from ccl_plugins.protocols import Length  # late, as torch comes with it
 
         steps = -(-batches // self.accumulate)
@@ -207,12 +207,12 @@ class FitSettings:
         )
 
     def check_accumulate(self, batches: int) -> None:
-        """Refuse an optimizer step of more batches than an epoch has: it would never have so many.
+        """Refuse an optimizer step of more batches than an epoch has.
 
-        The rate that `lr_per` scales would be that of a larger step.
+        Such a step would be smaller than the one that `lr_per` scales the rate for.
 
         Raises:
-            ValueError: Naming both numbers.
+            ValueError: For such a step; the message has both numbers.
         """
         if self.accumulate > batches:
             raise ValueError(
@@ -225,7 +225,7 @@ class FitSettings:
         """The options of torch.compile; None: nothing is compiled.
 
         Raises:
-            ValueError: For one that torch does not have.
+            ValueError: For a backend that torch does not have.
         """
         if self.compile is False:
             return None
@@ -255,4 +255,4 @@ PLAIN = [each for each in fields(FitSettings) if "check" in each.metadata]
 COMPONENTS = {
     each.name: each.metadata["component"] for each in fields(FitSettings) if each not in PLAIN
 }
-"""The others by kind, with the names of the components that are taken without a choice."""
+"""The settings that are components, by kind, with the names of their defaults."""

@@ -37,11 +37,11 @@ def take_step(
 ) -> tuple[Tensor, Any]:
     """The loss of a batch, and the pairs that it was computed on.
 
-    No state changes and no value is inspected.  After ``backward`` the caller gives the pairs to
-    ``method.enqueue``, and after the optimizer's step it calls ``method.after_step``.  ``embed`` runs in
-    the ambient autocast, if any.  ``loss`` is ``objective.loss``, for example compiled.  In the
-    ``first`` step of a run, what the method and the objective return is checked.  The objective compares
-    ``anchors_at_once`` anchors with all keys at a time; None: all.
+    This changes no state and reads no value. After ``backward`` the caller gives the pairs to
+    ``method.enqueue``, and after the optimizer's step it calls ``method.after_step``. ``embed``
+    runs in the ambient autocast, if any. ``loss`` is ``objective.loss``, for example compiled. In
+    the ``first`` step of a run, the results of the method and the objective are checked. The
+    objective compares ``anchors_at_once`` anchors with all keys at a time; None: all.
     """
     method, objective = parts.method, parts.objective
     index, partner, read = batch.index, None, batch.read
@@ -88,8 +88,9 @@ def embed(
     """Embed a batch in pieces of ``size`` samples; None: at once.
 
     The second pass of a piece draws the same random numbers from python, numpy and torch as the first
-    and changes no running statistics.  It ends at the last tensor that the gradient needs, so whatever
-    a method computes last and without gradient, such as momentum keys, is computed once.
+    and changes no running statistics. The second pass ends at the last tensor that the gradient
+    needs, so results without gradient that a method computes last, such as momentum keys, are
+    computed once.
     """
     n = len(views[0])
     if size is None or size >= n:
@@ -156,7 +157,7 @@ def _second_pass(method: nn.Module, states: Any) -> Iterator[None]:
 
 
 def warn_about_statistics(method: nn.Module, size: int | None, n: int) -> None:
-    """Warn if batch normalizations see pieces of ``size`` samples of this process's ``n``; None: all."""
+    """Warn if batch normalizations see pieces of ``size`` of this process's ``n`` samples; None: all."""
     norms = [
         module
         for module in method.modules()

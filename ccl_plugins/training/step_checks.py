@@ -51,8 +51,8 @@ def refuse_non_finite(loss: Tensor, objective: Any, pairs: Any, index: Tensor, s
 def non_finite_weights(networks: Mapping[str, nn.Module]) -> dict[str, bool]:
     """Names of the parameters and buffers with NaN or infinity; True for a parameter.
 
-    The state of optimizers is not looked at: an infinite second moment only stops a weight; nor are the
-    conditions in a queue, where NaN is a missing value.  It waits for the device once.
+    Not checked are the state of optimizers, where an infinite second moment only stops a weight,
+    and the conditions in a queue, where NaN is a missing value. It waits for the device once.
     """
     values = {
         f"{name}.{key}": value

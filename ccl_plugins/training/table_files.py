@@ -24,16 +24,16 @@ from ccl_registry.errors import Mistake
 
 
 class MissingTable(Mistake):
-    """The file of a condition's table is not there, or is not what it was."""
+    """The file of a condition's table is missing or has changed."""
 
 
 def put(run: RunFolder, name: str, epoch: int, table: Table) -> Table:
-    """The table with its values in a file of the run, if they are large and in no file yet.
+    """The table with its values in a file of the run, if they are large and not in a file yet.
 
     Args:
         run: The run's folder, whose checkpoints name the file in place of the values.
-        name: The condition's.
-        epoch: When it was fitted.
+        name: The condition's name.
+        epoch: The epoch in which it was fitted.
         table: The table.
 
     Raises:
@@ -50,10 +50,10 @@ def put(run: RunFolder, name: str, epoch: int, table: Table) -> Table:
 
 
 def reference(values: Tensor, run: RunFolder | None) -> dict[str, Any] | None:
-    """Where values are in a file, as plain data; None for values in memory.
+    """The place of values in a file, as plain data; None for values in memory.
 
     Args:
-        values: Of a table.
+        values: The values of a table.
         run: The run's folder; files beside its checkpoints are named without their folder.
     """
     if (place := place_of(values)) is None:
@@ -70,10 +70,10 @@ def reference(values: Tensor, run: RunFolder | None) -> dict[str, Any] | None:
 
 
 def tables_of(state: Mapping[str, Any], run: RunFolder) -> dict[str, Any]:
-    """The state of the tables of a checkpoint with the values of all, mapped where they are in files.
+    """The state of a checkpoint's tables with all values, mapped if they are in files.
 
     Args:
-        state: As ``state_dict`` of `ccl_plugins.training.tables.Tables` gives it.
+        state: A ``state_dict`` of `ccl_plugins.training.tables.Tables`.
         run: The run's folder.
 
     Raises:

@@ -39,15 +39,15 @@ from ccl_plugins.training.first_use import check_observed
 from ccl_plugins.training.table_files import put, reference
 
 Embedding = Literal["projection", "key", "features"]
-"""What is computed of each sample: the head's output, the momentum encoder's, or the backbone's."""
+"""The embedding of each sample: the head's output, the momentum encoder's, or the backbone's."""
 
 
 class Embeddings(fitted.Embeddings):
     """A `ccl_plugins.protocols.Embedder` of several processes.
 
     Args:
-        embed: Gives the (N, d) embeddings; called by all, and once.
-        device: Where each process finds what is nearest to its part.
+        embed: Returns the (N, d) embeddings; all processes call it, once.
+        device: The device on which each process finds the nearest points to its part.
     """
 
     def __init__(self, embed: Callable[[], Tensor], device: torch.device | str) -> None:
@@ -60,7 +60,7 @@ class Embeddings(fitted.Embeddings):
         return self.help(ranks.ask(centroids))
 
     def help(self, centroids: Tensor) -> Tensor:
-        """Find the nearest points to this process's part; called by all, it gives all."""
+        """Find the nearest points to this process's part; all processes call it and get all results."""
         values = self()
         part = ranks.chunk(len(values))
         nearest = fitted.nearest(values[part.start : part.stop], centroids, self.device)
@@ -70,9 +70,9 @@ class Embeddings(fitted.Embeddings):
 class Tables:
     """The tables of all conditions of a run, the same on all processes.
 
-    The first process fits them, once or at the start of each epoch, as their ``refresh`` says.
-    Conditions with ``refresh = "batch"`` have no table.  A condition's fit draws random numbers from the
-    stream (seed, epoch, its place).
+    The first process fits them, once or at the start of each epoch, according to ``refresh``.
+    Conditions with ``refresh = "batch"`` have no table. A condition's fit draws random numbers from
+    the stream (seed, epoch, its place).
 
     Raises:
         ValueError: For an unknown ``refresh`` or policy for missing values.
@@ -92,17 +92,17 @@ class Tables:
         self.size = size
         self.seed = seed
         self.run = run
-        """The run in whose files the values of large tables are put; None: they stay in memory."""
+        """The run whose files hold the values of large tables; None: they stay in memory."""
         self.tables: dict[str, Table] = {}
         self.epochs: dict[str, int] = {}
         self.missing: dict[str, int] = {}
-        """How many samples had no value when a condition was fitted; on the first process."""
+        """The number of samples without a value when a condition was fitted; on the first process."""
         self.variables: dict[str, Variable] = {}
-        """The values of each table, of what type they are, and which samples have none."""
+        """The values of each table, their type, and the samples without a value."""
         self._in_file: dict[str, bool] = {}
         self._on_device: dict[tuple[str, str], Tensor] = {}
         self._references: dict[str, dict[str, Any] | None] = {}
-        """Where the values of each table are in a file; found when a checkpoint is first written."""
+        """The place of each table's values in a file; found when a checkpoint is first written."""
 
     def __getitem__(self, name: str) -> Table:
         if name not in self.tables:
@@ -122,13 +122,14 @@ class Tables:
         """Fit the conditions that are due in ``epoch``, and return their names; called by all processes.
 
         ``embed()`` gives the (N, d) unit-norm projections, ``embed("key")`` the momentum encoder's keys,
-        ``embed("features")`` the backbone's features; all processes take part in each call.  On ``device``
-        each finds what is nearest to its embeddings.
+        ``embed("features")`` the backbone's features; all processes take part in each call. On
+        ``device`` each process finds the nearest points to its embeddings.
 
         Raises:
-            RuntimeError: For a condition that calls ``embed`` and does not declare it.
+            RuntimeError: For a condition that calls ``embed`` without declaring it.
             ValueError: For a table without one row per sample, or with missing values that its
-                condition does not allow; for a refreshed one that leaves out other samples than before.
+                condition does not allow; for a refreshed table that leaves out other samples than
+                before.
         """
         due = {n: c for n, c in self.conditions.items() if self._is_due(n, epoch)}
         embed_once = cache(embed)
@@ -175,7 +176,7 @@ class Tables:
     def ignored(self) -> tuple[str, ...]:
         """The conditions whose missing values leave samples out of the objectives that read them.
 
-        Those with a table in which no value is missing are not among them.
+        Conditions with a table without missing values are not among them.
         """
         ignoring = [
             n for n, condition in self.conditions.items() if trait(condition, "missing") == "ignore"
@@ -184,12 +185,12 @@ class Tables:
         return tuple(name for name in ignoring if name not in held or held[name].has_gaps)
 
     def keep_once(self, split: Any) -> None:
-        """Fit and keep the tables that are fitted once and from the split alone."""
+        """Fit and keep the tables that are fitted once and only from the split."""
         for name, table in self.once(split).items():
             self._hold(name, table, 0)
 
     def once(self, split: Any) -> dict[str, Table]:
-        """The tables that are fitted once and from the split alone, fitted now; nothing is kept."""
+        """Fit, without keeping them, the tables that are fitted once and only from the split."""
         static = {
             name: condition
             for name, condition in self.conditions.items()
@@ -207,7 +208,7 @@ class Tables:
         return name not in self.tables or (refresh == "epoch" and self.epochs[name] < epoch)
 
     def _fit(self, names: list[str], epoch: int, split: Any, embed: Embedder) -> dict[str, Table]:
-        """Fit a condition, and check its table or, of several variables, the table of each."""
+        """Fit a condition, and check its table, or the table of each variable."""
         first, *_ = names
         group = [self.conditions[name] for name in names]
         source: Any = source_of(group[0])
@@ -265,7 +266,7 @@ class Tables:
     def with_values(self, name: str, *others: str) -> Table:
         """A condition's table without the samples that are left out of training or have no value.
 
-        With ``others``, without those that have no value of these conditions, either.
+        With ``others``, also without samples that have no value of these conditions.
         """
         lost = [self.variables[each].missing for each in (name, *others)]
         return _without(self[name], torch.stack([self.left_out(), *lost]).any(0))
@@ -286,7 +287,7 @@ class Tables:
 
         Args:
             index: (n,) dataset indices.
-            read: What `read` gives for them; None: it is read now.
+            read: The result of `read` for them; None: they are read now.
 
         Raises:
             RuntimeError: For a condition that is not fitted yet.
@@ -311,7 +312,7 @@ class Tables:
         }
 
     def _on(self, device: torch.device, name: str, key: str, value: Tensor) -> Tensor:
-        """A tensor on a device, moved there once: a copy in every step would wait for it."""
+        """A tensor on a device, moved there once: a copy in every step would wait for the device."""
         moved = self._on_device.get((name, key))
         if moved is None or moved.device != device:
             moved = self._on_device[name, key] = value.to(device)
@@ -332,7 +333,7 @@ class Tables:
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """The tables as plain data and tensors; of values in a file, where they are and a fingerprint."""
+        """The tables as plain data and tensors; for values in a file, their place and a fingerprint."""
         state = {}
         for name, table in self.tables.items():
             if name not in self._references:

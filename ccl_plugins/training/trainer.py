@@ -1,4 +1,4 @@
-"""Lightning's Trainer as a run needs it, and silence from Lightning."""
+"""Lightning's Trainer for a run, without Lightning's messages."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from ccl_plugins.training.settings import FitSettings
 
 
 class Restoring(_CheckpointConnector):
-    """Restores what it is told to.
+    """Restores only the given checkpoint.
 
-    In a job of SLURM, Lightning would restore any ``hpc_ckpt_1.ckpt`` that it finds in its folder in place
-    of nothing: weights of another run.
+    In a job of SLURM, Lightning would otherwise restore any ``hpc_ckpt_1.ckpt`` in its folder:
+    weights of another run.
     """
 
     _hpc_resume_path = None  # type: ignore[assignment]  # a property of Lightning's
@@ -48,7 +48,8 @@ def make_trainer(
     """Build the Trainer from the settings; Lightning's automatic behavior is off.
 
     The log of losses is called before the other callbacks; a progress bar among these replaces the
-    default one.  Unless ``all_learn``, some parameters get no gradient, for which processes must not wait.
+    default one. Without ``all_learn``, some parameters get no gradient, and processes must not wait
+    for it.
     """
     has_bar = any(isinstance(each, ProgressBar) for each in callbacks)
     if progress and not has_bar:
@@ -96,7 +97,7 @@ def _several_processes(all_learn: bool) -> DDPStrategy:
 
 @contextmanager
 def arithmetic(settings: FitSettings) -> Iterator[None]:
-    """Set torch's switches of speed against precision, and set them back."""
+    """Set torch's options of speed and precision, and restore them."""
     precision, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
     before = cudnn.benchmark
     try:

@@ -1,4 +1,4 @@
-"""Views of a whole batch of images, on their device, with random numbers of each image's own."""
+"""Views of a whole batch of images, on the images' device, with separate random numbers for each image."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ TRIES = 10
 """How often a crop is drawn until one fits, as in torchvision."""
 
 DRAWN = 2 * TRIES + 16
-"""The uniform numbers of a view, but those of single channels, which follow."""
+"""The number of uniform random numbers of a view, without those of single channels, which follow."""
 
 RANGE = 1 << 24
-"""How many different numbers are drawn: as many as float32 holds apart in [0, 1)."""
+"""The number of different random numbers: as many as float32 can distinguish in [0, 1)."""
 
 BRIGHTNESS, CONTRAST, SATURATION, GRAY, HUE = range(5)
-"""The operations on colors, in the order of their factors.  Gray is a saturation of 0, after the others."""
+"""The operations on colors, in the order of their factors. Gray is a saturation of 0, applied after
+the others."""
 
 LUMINANCE = (0.299, 0.587, 0.114)
-"""The parts of red, green and blue in gray, as PIL has them."""
+"""The weights of red, green and blue in gray, as in PIL."""
 
 STEPS = (
     "RandomResizedCrop",
@@ -43,51 +44,51 @@ class Drawn(NamedTuple):
     box: Tensor
     """(n, 4) top, left, height and width of the crop, in pixels."""
     flip: Tensor
-    """(n, 2) 1 where rows and columns are flipped, else 0; rows never are."""
+    """(n, 2) 1 where rows and columns are flipped, else 0; rows are never flipped."""
     factors: Tensor
     """(n, 5) brightness, contrast, saturation and gray, 1 for no change, and the turn of the hue, 0 for
     none."""
     places: Tensor
-    """(n, 5) the place of each operation on colors, from 0; that of gray is the last."""
+    """(n, 5) the place of each color operation in the order, from 0; gray is last."""
     sigma: Tensor
     """(n,) pixels of the blur; below 0.1 it changes nothing."""
     threshold: Tensor
-    """(n,) above which a pixel in [0, 1] is inverted; 2 for none."""
+    """(n,) thresholds above which a pixel in [0, 1] is inverted; 2 inverts no pixel."""
     channels: Tensor
-    """(n, 2 c) brightness and contrast of each of c channels, 1 for no change; none without this step."""
+    """(n, 2 c) brightness and contrast of each of c channels, 1 for no change; (n, 0) without this step."""
 
 
 class _Parameter(NamedTuple):
     """A random parameter: uniform in a range if its step happens, else a given value."""
 
     number: int
-    """Which of a view's uniform numbers gives it."""
+    """The place of the parameter among a view's uniform numbers."""
     low: float = 0.0
     high: float = 1.0
     chance: float = 1.0
     """The probability that its step happens."""
     of: int = 0
-    """Which of the numbers tells whether it does."""
+    """The place of the number that decides whether the step happens."""
     otherwise: float = 0.0
 
 
 class Lines(NamedTuple):
-    """Where the rows and columns of images and of their views are, in pixels."""
+    """The positions of rows and columns of images and of their views, in pixels."""
 
     sides: Tensor
     """(2,) height and width of the images."""
     places: Tensor
-    """(l,) of the lines of the images, of as many as the longer side has."""
+    """(l,) positions of the images' lines, as many as the longer side has."""
     size: Tensor
     """(2, 1, 1) height and width of the views."""
     centers: Tensor
-    """(k, 1) of the lines of the views, of as many as the longer side has."""
+    """(k, 1) positions of the views' lines, as many as the longer side has."""
     mirrored: Tensor
-    """(2, k, 1) of the lines of the views from the other side."""
+    """(2, k, 1) positions of the views' lines, counted from the other side."""
 
     @classmethod
     def of(cls, shape: Sequence[int], size: Sequence[int], device: Any = None) -> Lines:
-        """Those of images and views of a height and a width."""
+        """The positions for images and views of a height and a width."""
         sides, both = (
             torch.tensor([*each], dtype=torch.float32, device=device) for each in (shape, size)
         )
@@ -100,16 +101,16 @@ class Lines(NamedTuple):
 
 
 class Blur(NamedTuple):
-    """A Gaussian filter that reads r pixels and less on each side, and the border's pixels beyond it."""
+    """A Gaussian filter that reads at most r pixels on each side, and repeats the border's pixels."""
 
     logarithms: Tensor
-    """(2 r + 1,) of the weights, up to a constant, where the standard deviation is 1."""
+    """(2 r + 1,) logarithms of the weights, up to a constant, for a standard deviation of 1."""
     reads: Mapping[int, Tensor]
-    """(2 r + 1, k k), for lines of k pixels: 1 where one reads another by a weight, else 0."""
+    """(2 r + 1, k k), for lines of k pixels: 1 where a pixel reads another with this weight, else 0."""
 
     @classmethod
     def of(cls, reach: int, size: Sequence[int], device: Any = None) -> Blur:
-        """That of views of a height and a width."""
+        """The filter for views of a height and a width."""
         offset = torch.arange(-reach, reach + 1, device=device)
         reads = {}
         for each in size:
@@ -120,41 +121,44 @@ class Blur(NamedTuple):
 
 
 class _Constants(NamedTuple):
-    """What every batch of images of one shape reads on a device."""
+    """The tensors that all batches of images of one shape share on a device."""
 
     counters: Tensor
-    """(2 k,) of the numbers of k parameters, and of those that tell whether their steps happen."""
+    """(2 k,) places of the random numbers of k parameters, then of those that decide whether the
+    steps happen."""
     parameters: Tensor
-    """(4, k) their smallest values, their spans, their chances, and their values otherwise."""
+    """(4, k) the parameters' smallest values, their ranges, their probabilities, and their neutral
+    values."""
     middle: Tensor
-    """(4,) the box where no crop fits."""
+    """(4,) the box to use if no crop fits."""
     lines: Lines
     mixing: Tensor
-    """(5, 2 c c) as `mixing` makes them."""
+    """(5, 2 c c) from `mixing`."""
     blur: Blur
     scale: Tensor
-    """(c, 1, 1) of pixels in [0, 1]."""
+    """(c, 1, 1) means of pixels in [0, 1]."""
     shift: Tensor
     """(c, 1, 1) after it."""
 
 
 class BatchedView:
-    """A view of each image of a batch, drawn as lightly's steps draw that of one image.
+    """A view of each image of a batch, with lightly's steps.
 
-    Parameters have the distribution of the steps.  Pixels are not rounded between steps, and the blur is
-    Gaussian, where PIL's is three box filters of its variance: views differ by levels of 255.
+    Parameters have the distribution of lightly's parameters. Pixels are not rounded between steps,
+    and the blur is Gaussian, while PIL uses three box filters of the same variance. So views differ
+    from lightly's by a few levels of 255.
 
-    On a device that waits for launches the number of operations is the time.  So all parameters are drawn
-    by one formula from a table, an image that a step leaves alone has the step's neutral value instead of
-    a branch, and a change of colors is a product with a matrix of the image.
+    On a device that waits for launches, the time is proportional to the number of operations. So
+    one formula draws all parameters from a table, a step that does not happen gets a neutral value
+    instead of a branch, and a change of colors is a matrix product.
 
     Args:
         steps: The steps of a view in lightly, from its random resized crop, in its order.
-        mean: Of each channel of the views, for pixels in [0, 1].
-        std: Likewise.
+        mean: Mean of each channel of the views, for pixels in [0, 1].
+        std: Standard deviation of each channel.
 
     Raises:
-        ValueError: For a step that is none of `STEPS`, or in another order.
+        ValueError: For a step that is not in `STEPS`, or for another order.
     """
 
     def __init__(
@@ -192,7 +196,7 @@ class BatchedView:
         self._last: tuple[Any, _Constants] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is kept on a device: worker processes have none."""
+        """The state without tensors on a device, for worker processes."""
         return {**self.__dict__, "_last": None}
 
     def __call__(self, images: Tensor, seeds: Tensor) -> Tensor:
@@ -200,7 +204,7 @@ class BatchedView:
 
         Args:
             images: (n, channels, height, width) uint8, of as many channels as ``mean``.
-            seeds: (n,) long, of each image.
+            seeds: (n,) long, one for each image.
         """
         height, width = images.shape[-2:]
         kept = self._kept(images.device, height, width)
@@ -315,7 +319,7 @@ def uniforms(seeds: Tensor, count: int) -> Tensor:
 
 
 def _counters(numbers: Tensor) -> Tensor:
-    """What is added to a seed for its numbers of these places."""
+    """The numbers that are added to a seed to get its random numbers at these places."""
     return (numbers + 1) * -0x61C8864680B583EB
 
 
@@ -328,19 +332,19 @@ def _hashed(x: Tensor) -> Tensor:
 
 
 def _shifted(x: Tensor, by: int) -> Tensor:
-    """Bits shifted to the right; the sign does not follow."""
+    """Bits shifted to the right, with zeros filled in."""
     return (x >> by) & ((1 << 64 - by) - 1)
 
 
 def boxes(area: Tensor, shape: Tensor, place: Tensor, sides: Tensor, middle: Tensor) -> Tensor:
-    """(n, 4) top, left, height and width of random crops, as torchvision's RandomResizedCrop draws them.
+    """(n, 4) top, left, height and width of random crops, drawn like torchvision's RandomResizedCrop.
 
     Args:
         area: (n, TRIES) in pixels.
         shape: (n, TRIES, 2) the logarithms of height and width over the root of the area.
         place: (n, 2) uniform numbers for top and left.
         sides: (2,) height and width of the images, in pixels.
-        middle: (4,) the box of an image whose tries do not fit.
+        middle: (4,) the box of an image for which no try fits.
     """
     tried = (area.sqrt()[:, :, None] * shape.exp()).round()
     any_fits, first = ((tried > 0) & (tried <= sides)).all(2).max(1, keepdim=True)
@@ -351,7 +355,7 @@ def boxes(area: Tensor, shape: Tensor, place: Tensor, sides: Tensor, middle: Ten
 
 
 def middle(height: int, width: int, ratio: Sequence[float]) -> tuple[int, int, int, int]:
-    """Top, left, height and width of the largest crop in the center whose width over height is allowed."""
+    """Top, left, height and width of the largest center crop of an allowed aspect ratio."""
     tall, wide = height, width
     if width / height < ratio[0]:
         tall = round(width / ratio[0])
@@ -361,9 +365,9 @@ def middle(height: int, width: int, ratio: Sequence[float]) -> tuple[int, int, i
 
 
 def crop_weights(box: Tensor, flip: Tensor, lines: Lines) -> Sequence[Tensor]:
-    """Weights that crop, resize and flip n images: of rows and of columns, (n, k, l) both.
+    """Weights of rows and of columns, both (n, k, l), that crop, resize and flip n images.
 
-    Bilinear, and smoothed where a crop becomes smaller, as PIL and torchvision resize.
+    The weights are bilinear, with antialiasing where a crop is reduced, as in PIL and torchvision.
 
     Args:
         box: (n, 4) top, left, height and width, as `Drawn` has them.
@@ -397,9 +401,9 @@ def resampled(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def mixing(channels: int) -> Tensor:
-    """(5, 2 c c) what a color is multiplied by: as it is, and the change by a unit of each factor.
+    """(5, 2 c c) matrices for colors: the identity, and the change by a unit of each factor.
 
-    A row is (c, 2, c): what each channel takes of the channels of a pixel, and of their means.
+    A row is (c, 2, c): each channel's weights of a pixel's channels, and of the channels' means.
     """
     c = channels
     same = torch.eye(c, dtype=torch.float32)
@@ -413,7 +417,7 @@ def mixing(channels: int) -> Tensor:
 def jittered(
     x: Tensor, factors: Tensor, places: Tensor, mixing: Tensor, *, turns: bool = True
 ) -> Tensor:
-    """Images with other brightness, contrast, saturation and hue, as by torchvision's ColorJitter, or gray.
+    """Images with changed brightness, contrast, saturation and hue (torchvision's ColorJitter), or gray.
 
     Args:
         x: (n, c, h, w) in [0, 1], of 3 channels, or of 1, which has neither saturation nor hue.
@@ -465,7 +469,7 @@ def blurred(x: Tensor, sigma: Tensor, blur: Blur) -> Tensor:
     Args:
         x: (n, c, h, w).
         sigma: (n,) pixels; below 0.1 an image stays as it is.
-        blur: Of lines of h and of w pixels.
+        blur: The filters for lines of h and of w pixels.
     """
     weights = (blur.logarithms / sigma[:, None].clamp_min(0.01).square()).softmax(1)
     lines = {k: (weights @ read).view(-1, k, k) for k, read in blur.reads.items()}

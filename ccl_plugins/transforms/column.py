@@ -15,8 +15,8 @@ from ccl_plugins.transforms.noise import NoiseTransform
 class ColumnTransform(NoiseTransform):
     """Views of a sample's values in a metadata column, such as attributes or features of its text.
 
-    A modality beside the image: the values become a vector, for a tower such as ``mlp``; by default as
-    they are, without noise.
+    This is a modality in addition to the image: the values become a vector, for a tower such as
+    ``mlp``. By default there is no noise.
 
     Args:
         name: The metadata column, of numbers or of 0 and 1.
@@ -47,14 +47,14 @@ class ColumnTransform(NoiseTransform):
         """Refuse a column with numbers that are missing or infinite.
 
         Raises:
-            ValueError: Naming the first sample without one.
+            ValueError: For such a number; the message names the first sample.
         """
         rows = torch.as_tensor(values).float().reshape(len(values), -1)
         wrong = (~rows.isfinite().all(1)).nonzero().flatten()
         if len(wrong):
             raise ValueError(
-                f"the views of column {self.source!r} need a finite value of every sample, and sample"
-                f" {int(wrong[0])} has none"
+                f"the views of column {self.source!r} need a finite value of every sample, but "
+                f"sample {int(wrong[0])} has none"
             )
 
     def _transform(self, value: Any) -> Tensor:

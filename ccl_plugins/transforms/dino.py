@@ -15,15 +15,16 @@ from ccl_plugins.transforms.steps import view_steps
 class DINOTransform(LightlyTransform):
     """Two large views and several small ones by the augmentations of DINO.
 
-    The first large view is always blurred, the second rarely, and sometimes solarized.  A large crop keeps
-    at least ``min_scale`` of the area, a small one at least ``small_min_scale`` and at most ``min_scale``.
+    The first large view is always blurred; the second is rarely blurred and sometimes solarized. A
+    large crop keeps at least ``min_scale`` of the area, a small one at least ``small_min_scale``
+    and at most ``min_scale``.
 
     Args:
         small: Number of small views, 0 to 1024.
         size: Height and width of a large view in pixels, 1 to 16384.
         small_size: Height and width of a small view in pixels, 1 to 16384.
-        min_scale: Where the areas of large and small crops meet: the smallest part of the image's area that
-            a large crop keeps and the largest that a small one keeps, above 0 and at most 1.
+        min_scale: The smallest part of the image's area that a large crop keeps, and the largest
+            that a small crop keeps, above 0 and at most 1.
         small_min_scale: Smallest part that a small crop keeps, above 0 and at most ``min_scale``.
         blur: Probabilities of a Gaussian blur of 0.1 to 2 pixels, in the two large views and in the small
             ones.

@@ -26,21 +26,23 @@ class LightlyTransform:
 
     Images are PIL images of mode RGB or L, which are turned upright as their EXIF data says, or uint8
     tensors (channels, height, width) on the CPU; the views of both are equal.  A view has as many channels
-    as ``mean``: a gray image is repeated to three, any other difference is an error.  Images of other than
-    one or three channels can be cropped, flipped and jittered: each channel gets a brightness and a
-    contrast of its own.
+    as ``mean``: a gray image is repeated to three channels, and any other difference is an error.
+    Images of other than one or three channels can only be cropped, flipped and jittered: each
+    channel gets its own brightness and contrast.
 
     Args:
         transforms: One or more kinds of view: for each, the steps of a lightly transform, from its random
             resized crop to its last step before the conversion to a tensor.
         size: Height and width of a view in pixels, 1 to 16384.
-        mean: Of each channel, for pixels in [0, 1]; None: that of the images which the weights of the
-            pipeline's backbone were trained on, ImageNet's without such weights.
-        std: Of each channel, above 0, for pixels in [0, 1]; None: likewise.
-        count: Number of views, 1 to 1024; they take the kinds in turn.  By default one of each kind.
-        batched: Whether training draws the views of a whole batch at once, on the device, by steps of the
-            same distribution (`BatchedView`); all images are then of one size.  Else they are drawn image
-            by image, by the loader's workers.
+        mean: Mean of each channel, for pixels in [0, 1]; None: the mean that the weights of the
+            pipeline's backbone were trained with, or ImageNet's without such weights.
+        std: Standard deviation of each channel, above 0, for pixels in [0, 1]; None: chosen like
+            ``mean``.
+        count: Number of views, 1 to 1024, which take the kinds in turn; by default one view of each
+            kind.
+        batched: Whether training draws the views of a whole batch at once, on the device, with the
+            same distribution (`BatchedView`); all images must then have one size. If False, the
+            loader's workers draw them image by image.
 
     Args of subclasses:
         min_scale: Smallest part of the image's area that a crop keeps, above 0 and at most 1.
@@ -76,7 +78,7 @@ class LightlyTransform:
         self.count = whole("count", len(transforms) if count is None else count, 1, DEEPEST)
         for name, given, other, beside in (("mean", mean, "std", std), ("std", std, "mean", mean)):
             if given is not None and beside is None and len(given) != len(IMAGENET_MEAN):
-                raise ValueError(f"{name} has {len(given)} numbers: give {other} as many, too")
+                raise ValueError(f"{name} has {len(given)} numbers: give {other} the same number")
         mean = IMAGENET_MEAN if mean is None else mean
         std = IMAGENET_STD if std is None else std
         if not mean or len(mean) != len(std):
@@ -92,8 +94,8 @@ class LightlyTransform:
         known = (RandomHorizontalFlip, ChannelJitter)
         if self._as_tensors and not all(isinstance(step, known) for step in more):
             raise ValueError(
-                f"images of {len(mean)} channels can be cropped, flipped and jittered alone: turn the other"
-                " steps off, with gray=0, blur=0"
+                f"images of {len(mean)} channels can only be cropped, flipped and jittered: turn "
+                "the other steps off, with gray=0, blur=0"
             )
         self.batch_transforms = None
         if batched:
@@ -115,8 +117,8 @@ class LightlyTransform:
     def plain(self, image: Image | Tensor) -> Tensor:
         """The image without augmentation, (..., channels, size, size) float32, normalized.
 
-        Unless the image has that size already, its shorter side is resized to ``size`` and the center
-        cropped.
+        Unless the image already has this size, its shorter side is resized to ``size`` and the
+        center is cropped.
 
         Args:
             image: An image, or a batch (n, channels, height, width) of uint8.

@@ -11,15 +11,15 @@ from torch import Tensor
 from ccl_plugins.protocols import Transform, trait
 
 IMAGE = "image"
-"""The name of the modality that every sample has, of which features are computed."""
+"""The modality that every sample has, and from which features are computed."""
 
 
 class Modalities:
     """Views of several modalities of a sample, for a method with a tower for each.
 
     ``transform = {image = "simclr", text = "tokens"}``, a table without ``use``, is short for
-    ``{use = "modalities", of = {image = "simclr", text = "tokens"}}``.  Transforms without a source,
-    as those of color channels, take the image.
+    ``{use = "modalities", of = {image = "simclr", text = "tokens"}}``. Transforms without a source,
+    such as those of color channels, take the image.
 
     Args:
         of: The transform of each modality by its name, always with ``image``, which comes first.
@@ -29,7 +29,8 @@ class Modalities:
         modalities: For each view the name of its modality.
 
     Raises:
-        ValueError: Without a transform of the image, and for one of several modalities within.
+        ValueError: Without a transform of the image, and for a nested transform of several
+            modalities.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {
@@ -40,21 +41,21 @@ class Modalities:
         if IMAGE not in of:
             raise ValueError(
                 f'a transform of several modalities needs one of the image, such as {{image = "simclr",'
-                f' text = "tokens"}}; there are those of {", ".join(of) or "nothing"}'
+                f' text = "tokens"}}; given are those of {", ".join(of) or "nothing"}'
             )
         for name, transform in of.items():
             if trait(transform, "modalities"):
                 raise ValueError(f"the transform of {name!r} is of several modalities itself")
             if trait(transform, "batch_transforms"):
                 raise ValueError(
-                    f"the transform of {name!r} draws whole batches, which one of several modalities"
-                    " cannot: leave batched out"
+                    f"the transform of {name!r} draws whole batches, which is not possible with "
+                    "several modalities: leave batched out"
                 )
         image = of[IMAGE]
         if (source := trait(image, "source")) is not None:
             raise ValueError(
-                f"the transform of 'image' reads the column {source!r}: take one of the image, as"
-                " simclr, and give this one another name"
+                f"the transform of 'image' reads the column {source!r}: take one of the image, "
+                "such as simclr, and give this one another name"
             )
         self.of: Mapping[str, Transform] = {IMAGE: image, **of}
         self.modalities = tuple(name for name, each in self.of.items() for _ in range(each.count))
@@ -81,7 +82,7 @@ def _of_one(name: str, transform: Any, sample: Mapping[str, Any]) -> Tensor:
 
 
 def by_modality(transform: Any) -> Mapping[str, Transform]:
-    """Transforms by modality; one of the image alone has one modality."""
+    """Transforms by modality; a transform of only the image has one modality."""
     return transform.of if trait(transform, "modalities") else {IMAGE: transform}
 
 

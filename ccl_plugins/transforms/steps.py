@@ -14,7 +14,7 @@ Range: TypeAlias = tuple[float, float]
 
 
 class Jitter(NamedTuple):
-    """The range of a color jitter of strength 1, as torchvision has it."""
+    """The range of a color jitter of strength 1: torchvision's four parameters."""
 
     brightness: float
     contrast: float
@@ -73,9 +73,9 @@ def view_steps(
 
 
 class ChannelJitter:
-    """Another brightness and contrast of each channel, as light and stains have them.
+    """Change the brightness and contrast of each channel, as light and stains do.
 
-    For images of any channels: what colors have beside, saturation and hue, they have not.
+    This step takes images of any channels, which have no saturation and hue.
 
     Args:
         brightness: The least and the most factor of a channel.
@@ -104,7 +104,7 @@ class ChannelJitter:
 
 
 def of_channels(step: Any) -> Any:
-    """A step for images of any channels: of a color jitter, what channels have; others as they are."""
+    """A step for images of any channels: a color jitter is replaced by `ChannelJitter`; others stay."""
     (colors,) = getattr(step, "transforms", None) or (None,)
     if colors is None:
         return step

@@ -15,14 +15,14 @@ from ccl_plugins.arguments import DEEPEST, WIDEST, below_one, whole
 from ccl_plugins.files.reading import reading
 
 LOOKED_AT = 10_000
-"""The most texts of a column whose length is looked at before training."""
+"""The most texts of a column whose length is checked before training."""
 
 
 class TokenTransform:
     """Views of a sample's text as token ids, for a text tower.
 
-    By default tokens are the bytes of the text (UTF-8), a vocabulary of 256 that needs no training and
-    no file.  Texts are padded with 0, so a tokenizer's ids come plus 1.
+    By default tokens are the bytes of the text (UTF-8), a vocabulary of 256 that needs no training
+    and no file. Texts are padded with 0, so a token's id is the tokenizer's id plus 1.
 
     Args:
         column: The column of texts.
@@ -38,7 +38,7 @@ class TokenTransform:
     Raises:
         ImportError: Without the package ``tokenizers``.
         FileNotFoundError: If there is no such file.
-        ValueError: If a parameter is out of its range, or the file is no tokenizer.
+        ValueError: If a parameter is out of its range, or if the file is not a tokenizer.
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"length": 12, "drop": 0.3}
@@ -77,7 +77,7 @@ class TokenTransform:
         """Warn of texts that are cut.
 
         Warns:
-            UserWarning: With the length that none of them exceeds.
+            UserWarning: With the length that no text exceeds.
         """
         step = max(1, -(-len(values) // LOOKED_AT))
         lengths = [len(self._ids(text)) for text in values[::step]]
@@ -142,7 +142,7 @@ def _read(path: Path) -> Any:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise ValueError(
-            f"{str(path)!r} is no tokenizer of the library tokenizers: {error}"
+            f"{str(path)!r} is not a file of the library tokenizers: {error}"
         ) from error
     # Padding and length are ours.
     tokenizer.no_padding()

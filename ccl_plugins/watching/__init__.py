@@ -1,4 +1,4 @@
-"""What is looked at while a run trains: what it learns and costs, why it does not learn, its loggers.
+"""Watching a run while it trains: what it learns and costs, why it does not learn, and its loggers.
 
 A plug-in brings a `Symptom` of its own through the hook ``ccl_symptoms``.
 """

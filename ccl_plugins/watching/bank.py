@@ -1,4 +1,4 @@
-"""What a run has computed of recent samples, kept on the device until it is read."""
+"""Features of recent samples, kept on the device until they are read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ccl_plugins.metadata.groups import validation_rows
 from ccl_plugins.training import ranks
 
 FIT, HELD = 4096, 1024
-"""The most samples that evaluators are fitted to, and on which they are measured."""
+"""The most samples that evaluators are fitted to, and the most on which they are measured."""
 
 
 class Bank:
-    """Numbers and indices of samples, as many as there is room for; later ones are left out.
+    """Numbers and indices of samples; when the bank is full, later samples are left out.
 
     Writing never waits for the device.
 
@@ -75,7 +75,7 @@ class Bank:
         return {name: ranks.join_rows(each[kept]).cpu() for name, each in mine.items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor], device: torch.device) -> None:
-        """Restore the rows; each process has a part of them."""
+        """Restore the rows; each process gets a part of them."""
         if not len(state["numbers"]):
             return
         mine = ranks.chunk(len(state["numbers"]))
@@ -92,14 +92,14 @@ class Bank:
 
 
 def roles(size: int, passes: float, groups: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(size,) which samples are written to a bank, and (size,) which of a split are held out.
+    """(size,) True at samples that are written to a bank, and (size,) True at held-out samples.
 
-    Those that are held out are the split's validation part.  So many are written that the bank is filled
-    nine tenths in ``passes`` of the data, 1 or a part of 1.  Samples of one of the ``groups``
+    The held-out samples are the split's validation part. The number of written samples fills nine
+    tenths of the bank in ``passes`` of the data, 1 or a part of 1. Samples of one of the ``groups``
     (size,) are held out together.
 
     Warns:
-        UserWarning: If all samples are of one group: none are written then.
+        UserWarning: If all samples are in one group; then no sample is written.
     """
     written, held = (torch.zeros(size, dtype=torch.bool) for _ in range(2))
     if size < 2:

@@ -1,4 +1,4 @@
-"""What a run measures of its batches: how embeddings lie, what is compared, and what a kernel gives."""
+"""Measurements of a run's batches: embeddings, negatives, and kernel weights."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ccl_plugins.training.kernel_check import (
 
 
 def same_label(pairs: Any, labels: Tensor) -> Tensor | None:
-    """(2,) how many negatives of a batch have their anchor's label, and how many there are.
+    """(2,) the number of negatives with their anchor's label, and of all negatives in a batch.
 
-    None if it is not known which samples are compared.
+    None if it is unknown which samples are compared.
 
     Args:
         pairs: The pairs of a batch.
@@ -43,13 +43,13 @@ def same_label(pairs: Any, labels: Tensor) -> Tensor | None:
 
 
 def count_same_class(anchors: Tensor, others: Tensor, counts: Tensor) -> Tensor:
-    """(2,) how many negatives have their anchor's class, and how many negatives there are.
+    """(2,) the number of negatives with their anchor's class, and of all negatives.
 
-    Only anchors and negatives with a class are looked at.
+    Only anchors and negatives with a class count.
 
     Args:
         anchors: (n,) class ids, -1 for none.
-        others: (k,) or (n, k) class ids of what the anchors are compared with.
+        others: (k,) or (n, k) class ids of the samples that anchors are compared with.
         counts: (n, k) True at the negatives.
     """
     negatives = counts & (others >= 0) & (anchors >= 0)[:, None]
@@ -58,7 +58,7 @@ def count_same_class(anchors: Tensor, others: Tensor, counts: Tensor) -> Tensor:
 
 
 def described_kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
-    """By what each kernel reads, one condition or several: (2,) surviving weight, effective neighbors."""
+    """(2,) surviving weight and effective neighbors, by the condition or conditions of each kernel."""
     return {
         reading.name: torch.stack(describe_kernel(matrix))
         for reading, _, matrix in kernel_matrices(objective, pairs)
@@ -69,7 +69,7 @@ def described_kernels(objective: Any, pairs: Any) -> dict[str, Tensor]:
 def kernel_matrices(
     objective: Any, pairs: Any
 ) -> Iterator[tuple[KernelReading, dict[str, Tensor], Tensor]]:
-    """What an objective reads through each kernel, the values by condition, and the matrix (r, r) of these.
+    """Each kernel of an objective with its conditions, their values, and the matrix (r, r) of these.
 
     Over the first 512 samples of the batch that have a value; none if these are fewer than two.
     """
@@ -85,7 +85,7 @@ def kernel_matrices(
 
 
 SAME_ROWS = 1e-5
-"""A variance of embeddings on the unit sphere that are equal but for rounding."""
+"""A smaller variance of embeddings on the unit sphere counts as rounding error."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Embeddings:
     Args:
         spread: Variance of the rows on the unit sphere, 0 to 1.
         rank: The effective rank of their covariance, ``(Σλ)² / Σλ²``.
-        nearer: How much nearer a sample's views are to each other than to other samples, 1 less the ratio
-            of their mean squared distances.
-        width: Their dimensions.
+        nearer: 1 minus the ratio of two mean squared distances: of a sample's views, and of
+            different samples.
+        width: The number of dimensions.
         apart: The squared distance of the queue's mean key from that of the batch, in parts of the variance
             of the batch's keys; 0 without a queue.
     """
@@ -114,7 +114,8 @@ def embedding_numbers(pairs: Pairs, raw: bool) -> Tensor:
 
     Args:
         pairs: The pairs of a batch.
-        raw: Whether the objective takes embeddings as they are; then features are looked at, if there are.
+        raw: Whether the objective takes raw embeddings; then features are measured, if there are
+            any.
     """
     features = pairs.samples.features
     given = pairs.anchors if not raw or features is None else features

@@ -1,4 +1,4 @@
-"""What an objective's loss would be without any knowledge, and with all that pairs can tell.
+"""The scale of an objective's loss: without any knowledge, and with all that pairs can show.
 
 Losses of different objectives, temperatures and queues have different scales.  Both ends of a scale are
 found by the objective itself: on equal embeddings, where it can only guess, and on embeddings in which a
@@ -26,7 +26,8 @@ class Scale:
 
     Args:
         chance: The loss of equal embeddings; for InfoNCE the log of the number of candidates.
-        reached: The loss of embeddings that tell samples, or the classes that the objective reads, apart.
+        reached: The loss of embeddings that separate samples, or the classes that the objective
+            reads.
     """
 
     chance: float
@@ -34,24 +35,24 @@ class Scale:
 
     @property
     def room(self) -> float:
-        """How far the loss can fall from chance; not above 0 if equal embeddings are best."""
+        """The amount by which the loss can fall below chance; 0 or less if equal embeddings are best."""
         return self.chance - self.reached
 
     @property
     def distinguishes(self) -> bool:
-        """Whether the objective rewards telling samples apart."""
+        """Whether the objective rewards separating samples."""
         return self.room > 1e-3 * max(1.0, abs(self.chance))
 
     def progress(self, loss: float) -> float:
-        """0 for a loss at chance and 1 for one that is reached; it may lie beyond both."""
+        """The position of a loss: 0 at ``chance`` and 1 at ``reached``; it may be beyond both."""
         return (self.chance - loss) / self.room
 
 
 def scale_of(objective: Any, pairs: Pairs) -> Scale | None:
     """The scale of an objective's loss on the pairs of all processes, the same on all.
 
-    None if the objective reads more than embeddings, or refuses these, as one of a plug-in may.  No state
-    changes, and no random number is drawn.  All processes must call this at the same time; it waits for the
+    None if the objective reads more than embeddings, or refuses these embeddings. No state changes,
+    and no random number is drawn. All processes must call this at the same time; it waits for the
     device.
 
     Args:
@@ -60,7 +61,8 @@ def scale_of(objective: Any, pairs: Pairs) -> Scale | None:
 
     Source:
         Wang and Isola, Understanding Contrastive Representation Learning through Alignment and Uniformity
-        on the Hypersphere (2020): what is reached are perfectly aligned and uniform embeddings.
+        on the Hypersphere (2020): ``reached`` is the loss of perfectly aligned and uniform
+        embeddings.
     """
     if objective.embedding != "sphere":
         return None

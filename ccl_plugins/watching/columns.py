@@ -28,25 +28,25 @@ from ccl_plugins.training.tables import Tables
 LABEL = "label"
 
 JUDGED = 1 << 16
-"""The samples of a large column by which it is judged."""
+"""The number of samples by which a large column is judged."""
 
 MOST_CLASSES = 4096
-"""More classes are not predicted: a classifier of them would be larger than the network."""
+"""Columns with more classes are not predicted, because the classifier would be larger than the network."""
 
 
 class Columns:
     """The values of samples by column: of metadata, or of the table of a condition of that name.
 
-    A condition that gives the values of a metadata column is read as that column; the levels of a
-    hierarchy are columns of their own, as ``"wordnet[0]"``.  Left out are class ids of which more than half
-    of the samples have one of their own, as instance ids, those of more than 4096 classes, and numbers that
-    are constant or infinite: a measurement of them would say nothing.
+    A condition that gives the values of a metadata column is read as that column; each level of a
+    hierarchy is a column, such as ``"wordnet[0]"``. Some columns are left out, because measuring
+    them is meaningless: class ids that are unique for more than half of the samples (such as
+    instance ids), more than 4096 classes, and numbers that are constant or infinite.
 
     Args:
-        tables: The run's, fitted.
+        tables: The run's fitted tables.
         split: The training split.
-        value_types: Of its metadata.
-        columns: Names of metadata columns beside the label and the conditions.
+        value_types: The value types of its metadata.
+        columns: Names of metadata columns in addition to the label and the conditions.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Columns:
 
     @property
     def label(self) -> Tensor | None:
-        """(N,) class ids; None if labels are something else, or there are none."""
+        """(N,) class ids; None if labels are not class ids, or there are none."""
         label = self._metadata.get(LABEL)
         ids = label is not None and label.value_type == "categorical" and label.values.ndim == 1
         return label.values if label is not None and ids else None
 
     def measurable(self) -> dict[str, Tensor]:
-        """Those that say something, of the tables as they are now: (N,) class ids or (N, c) numbers."""
+        """The meaningful columns, from the present tables: (N,) class ids or (N, c) numbers."""
         tables = {name: self.tables.variables[name] for name in self._own}
         measurable: dict[str, Tensor] = {}
         for name, variable in {**self._metadata, **tables}.items():
@@ -94,9 +94,9 @@ class Columns:
         return measurable
 
     def evaluators(self, fitted: Tensor, held: Tensor) -> list[Evaluator]:
-        """What is measured by default: what columns say now, and how projections and features lie.
+        """The default evaluators, for the meaningful columns, projections and features.
 
-        A column whose values are on one side alone, as those of groups are, is read by `Held`.
+        A column whose classes are only on one side, such as groups, is read by `Held`.
 
         Args:
             fitted: (k,) the samples that evaluators may be fitted to.
@@ -120,7 +120,7 @@ class Columns:
         ]
 
     def _is_apart(self, name: str, ids: Tensor, fitted: Tensor, held: Tensor) -> bool:
-        """Whether none of the samples that are held has the class of one that is not."""
+        """Whether the held-out samples share no class with the others."""
         if name not in self._apart or self._apart[name][0] is not ids:
             fitted_ids, seen = (rows(ids, side).long() for side in (fitted, held))
             seen = seen[seen >= 0]
@@ -129,7 +129,7 @@ class Columns:
 
 
 def _columns(name: str, variable: Variable) -> Iterator[tuple[str, Tensor]]:
-    """The columns of a variable that say something, of large ones as evenly spaced samples have it."""
+    """The meaningful columns of a variable; a large one is judged by evenly spaced samples."""
     values, judged = variable.values, variable
     if values.nbytes > BLOCK:
         some = torch.linspace(0, len(values) - 1, JUDGED, dtype=torch.float64).long()

@@ -1,8 +1,8 @@
-"""Why a run does not learn: one line for each thing that is off, and none for a healthy run.
+"""Why a run does not learn: one line for each problem, and none for a healthy run.
 
-Symptoms are looked for where the `LossLog` logs an interval, in the pairs of its last batch: the processor
-waits for the device there in any case.  The ends of the loss's scale take two or three more losses without
-gradient, at the first step, once or twice later, and where the loss has risen.
+Symptoms are checked when the `LossLog` logs an interval, on the pairs of its last batch, because
+the processor waits for the device then anyway. The ends of the loss's scale need two or three more
+losses without gradient: at the first step, once or twice later, and when the loss has risen.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from ccl_plugins.watching.symptoms import SYMPTOMS, Beginning, Observation, Star
 from ccl_registry.errors import errors_as_warning
 
 LEAST, MOST = 40, 2000
-"""Optimizer steps between which half of a run is waited for."""
+"""The least and the most optimizer steps for the wait of half a run."""
 
 
 class Diagnosis(Callback):
-    """Says why a run does not learn, once for each reason, and keeps the lines in a file.
+    """Reports why a run does not learn, once for each reason, and keeps the lines in a file.
 
     Args:
         run: The run's folder, whose file of findings is a list of tables with the values of each.
-        symptoms: Those that are looked for beside those of the library, as plug-ins bring them.
-        found: What was found before training.
+        symptoms: Symptoms in addition to those of the library, from plug-ins.
+        found: The findings before training.
     """
 
     def __init__(
@@ -54,22 +54,22 @@ class Diagnosis(Callback):
         self.found_before = tuple(found)
         built_in = (each() for each in (*SYMPTOMS, *FIRST_STEPS))
         self.symptoms = dict(_named([*built_in, *symptoms]))
-        """What is looked for, by its name in checkpoints."""
+        """The symptoms, by their names in checkpoints."""
         self._findings = Findings()
         self._losses: LossLog | None = None
         self._seen: Mapping[str, float] = {}
         self._pairs: Pairs | None = None
         self._weights: list[tuple[Tensor, Tensor]] = []
-        """Some of the weights, and copies of what they were before the first step."""
+        """Some of the weights, with copies from before the first step."""
         self._first: list[Tensor] = []
         """The copies of a run that is resumed."""
         self._epochs: dict[str, int] = {}
-        """When the tables were fitted that have been looked at."""
+        """The epochs of the tables that have been checked."""
         self._recent: deque[float] = deque(maxlen=2)
         self._start: Start | None = None
 
     def setup(self, trainer: pl.Trainer, pl_module: Any, stage: str) -> None:
-        """Read what was found before a resume, and listen to what the training itself finds."""
+        """Read the findings before a resume, and listen to findings of the training itself."""
         self._findings = pl_module.findings
         try:
             earlier = read_findings(self.run)
@@ -81,7 +81,7 @@ class Diagnosis(Callback):
         self._findings.listener = self._write
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Check what is known before the first step."""
+        """Check the facts that are known before the first step."""
         callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
         self._losses = next(each for each in callbacks if isinstance(each, LossLog))
         self._seen = self._losses.latest
@@ -117,7 +117,7 @@ class Diagnosis(Callback):
             self._look(trainer, pl_module, float(trainer.callback_metrics["loss"]), batch)
 
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Look at what an unfinished interval at the end of the run logged."""
+        """Check an unfinished interval at the end of the run."""
         assert self._losses is not None
         if self._losses.latest is not self._seen:
             self._look(trainer, pl_module, self._losses.latest["loss"])
@@ -125,7 +125,7 @@ class Diagnosis(Callback):
         self._weights = []
 
     def state_dict(self) -> dict[str, Any]:
-        """What later losses and embeddings are compared with."""
+        """The state with which later losses and embeddings are compared."""
         return {
             "start": None if self._start is None else asdict(self._start),
             "recent": list(self._recent),
@@ -135,7 +135,7 @@ class Diagnosis(Callback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue."""
+        """Restore the state."""
         if start := state_dict["start"]:
             scale = Scale(**start["scale"]) if start["scale"] else None
             self._start = Start(Embeddings(**start["embeddings"]), start["loss"], scale)
@@ -147,7 +147,7 @@ class Diagnosis(Callback):
                 each.load_state_dict(state_dict["symptoms"].get(name, {}))
 
     def _states(self) -> dict[str, dict[str, Any]]:
-        """What each symptom remembers; one that could not be written would end the run."""
+        """The state of each symptom, without states that cannot be written and would end the run."""
         states = {}
         for name, each in [*self.symptoms.items()]:
             with self._leaving_out(name):
@@ -212,7 +212,7 @@ class Diagnosis(Callback):
         self._ask(lambda symptom: symptom.look(seen))
 
     def _ask(self, what: Callable[[Symptom], Iterable[Finding]]) -> None:
-        """Say what symptoms find; one that raises is named, and not asked again."""
+        """Report the findings of symptoms; a symptom that raises is named, and not checked again."""
         for name, symptom in [*self.symptoms.items()]:
             findings = list[Finding]()
             with self._leaving_out(name):
@@ -223,12 +223,12 @@ class Diagnosis(Callback):
                     self._findings.say(finding)
 
     def _leaving_out(self, name: str) -> AbstractContextManager[None]:
-        """Look no more for a symptom that raises."""
+        """Stop checking a symptom that raises."""
         lost = f"the symptom {name} raised an error, and is no longer looked for"
         return errors_as_warning(lost, then=partial(self.symptoms.pop, name))
 
     def _moved(self) -> float:
-        """How far the weights are from where they were, in parts of their norm."""
+        """The change of the weights since the first step, relative to their norm."""
         with torch.no_grad():
             far = [(_leading(now) - was).square().sum() for now, was in self._weights]
             size = [was.square().sum() for _, was in self._weights]
@@ -246,7 +246,7 @@ class Diagnosis(Callback):
 
 
 def patience(length: Length) -> int:
-    """The step from which a loss that has not moved is off: after half of the run, and the warm-up."""
+    """The step after which a loss should have moved: after half of the run, and the warm-up."""
     return max(LEAST, min(length.steps // 2, MOST), length.warmup_steps + LEAST)
 
 

@@ -1,7 +1,7 @@
-"""What is wrong in the first steps of a run: its views, its keys, and the conditions of its loss.
+"""Problems in the first steps of a run: its views, its keys, and the conditions of its loss.
 
-Views and keys are compared once, in the first step, where the processor waits for the device in any case.
-No network is called again, and no generator is drawn from.
+Views and keys are compared once, in the first step, when the processor waits for the device anyway.
+No network is called again, and no random numbers are drawn.
 """
 
 from __future__ import annotations
@@ -32,19 +32,23 @@ SAMPLES = 64
 """The most samples of a batch whose images are read again."""
 
 DRAWS = 8
-"""The draws of each of so many samples, by which a transform is random, and its views are equal."""
+"""The number of samples that are drawn again, to check that a transform is random and its views are
+equal."""
 
 JUDGED = 16
-"""Samples from which views are compared with plain images: a jitter makes fewer brighter by chance."""
+"""The least number of samples to compare views with plain images; a jitter may make fewer brighter
+by chance."""
 
 OTHER_VIEWS, SAME_KEYS = 1e-3, 1e-6
-"""Squared distances, in parts of a variance: of views that differ, and of embeddings of one view."""
+"""Limits of squared distances, relative to a variance: for views that differ, and for embeddings of
+one view."""
 
 
 class EqualViews(Symptom):
-    """Views of an image are equal, of a transform that is random.
+    """Views of an image are equal although the transform is random.
 
-    One that draws nothing gives equal views on purpose, as of vectors of which the network drops some.
+    A transform without randomness gives equal views by design, for example if the network has
+    dropout.
     """
 
     def look(self, seen: Observation) -> Iterator[Finding]:
@@ -85,7 +89,7 @@ def _equal(seen: Observation, views: Sequence[Tensor]) -> list[tuple[int, int]]:
 
 
 class OtherScale(Symptom):
-    """Views have another scale than the images without augmentation, of which features are computed."""
+    """Views have another scale than the un-augmented images, from which features are computed."""
 
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Compare the views of the first batch with the same images without augmentation."""
@@ -117,9 +121,10 @@ class OtherScale(Symptom):
 def _unlike(view: Tensor, plain: Tensor) -> bool:
     """Whether a view (n, ...) of samples has another scale than the same samples (n, ...), both float32.
 
-    Medians of samples are compared, since a random brightness and crops move means.  Of 32 images, views of
-    the built-in transforms are up to 0.8 of the smaller standard deviation apart if that is no chance, with
-    quartiles 0.45 to 1.2 times as far; without ImageNet's mean and standard deviation these are 3 to 4.4.
+    Medians over samples are compared, because random brightness and crops change means. For 32
+    images, views of the built-in transforms differ by up to 0.8 of the smaller standard deviation
+    beyond chance, with quartiles 0.45 to 1.2 times as far; without ImageNet's mean and standard
+    deviation these are 3 to 4.4.
     """
     images = view.ndim == 4
     view, plain = view.flatten(1), plain.flatten(1)
@@ -146,12 +151,12 @@ def _unlike(view: Tensor, plain: Tensor) -> bool:
 
 
 class KeysOfOwnView(Symptom):
-    """The own key of an anchor is made of the anchor's own view, so that nothing is left to learn."""
+    """The own key of an anchor comes from the anchor's own view, so there is nothing to learn."""
 
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Compare the anchors of the first batch with their keys, and the views of both.
 
-        Behind a predictor, anchors differ from keys of their own view, and nothing is seen.
+        With a predictor, anchors differ from keys of their own view, and this check finds nothing.
         """
         if not seen.first or seen.few or not is_first():
             return
@@ -178,7 +183,7 @@ class KeysOfOwnView(Symptom):
 
 
 def _differ(batch: Batch, i: int, j: int) -> bool:
-    """Whether two views of a batch, or those that there are, are different images."""
+    """Whether two views of a batch, or its only views, are different images."""
     views = batch.views
     if batch.index.ndim == 2 or max(i, j) >= len(views) or views[i].shape != views[j].shape:
         return batch.index.ndim == 2 or max(i, j) < len(views)
@@ -187,20 +192,20 @@ def _differ(batch: Batch, i: int, j: int) -> bool:
 
 
 class UnreadCondition(Symptom):
-    """The loss is the same whatever the values of a condition that the objective declares.
+    """The loss does not depend on the values of a condition that the objective declares.
 
-    It is compared at the first step, and once more before it is said: then a queue is filled.  A weight
-    that rises while a run trains has time until half of the run.
+    The loss is compared at the first step, and once more before the finding, when a queue is full.
+    A weight that rises during training has time until half of the run.
     """
 
     follows = True
 
     def __init__(self) -> None:
         self.unread: list[str] = []
-        """The conditions that changed nothing at the last look."""
+        """The conditions without effect at the last check."""
 
     def look(self, seen: Observation) -> Iterator[Finding]:
-        """Compare the loss with those of other values, on the same embeddings."""
+        """Compare the loss with the losses of other values, on the same embeddings."""
         names = [*seen.objective.conditions] if seen.first else self.unread
         self.unread = [name for name in names if _changes_nothing(seen, name)]
         if seen.first or (_may_rise(seen.objective) and not seen.late):
@@ -219,7 +224,7 @@ class UnreadCondition(Symptom):
 
 
 def _changes_nothing(seen: Observation, name: str) -> bool:
-    """Whether the loss is equal if samples exchange their values, and if all have one; on all processes."""
+    """Whether the loss is equal if samples exchange their values or share one; on all processes."""
     pairs, objective = seen.pairs, seen.objective
     values = pairs.samples.condition.get(name)
     if values is None or pairs.positive is not None:  # masks of a user stand for the condition
@@ -241,11 +246,11 @@ def _changes_nothing(seen: Observation, name: str) -> bool:
 
 
 def _may_rise(objective: Any) -> bool:
-    """Whether the loss of the same pairs may be another later in the run."""
+    """Whether the loss of the same pairs may change later in the run."""
     own = getattr(type(objective), "progress", ContrastiveObjective.progress)
     scheduled = any(isinstance(each, Scheduled) for each in objective.modules())
     return scheduled or own is not ContrastiveObjective.progress
 
 
 FIRST_STEPS: tuple[type[Symptom], ...] = (EqualViews, OtherScale, KeysOfOwnView, UnreadCondition)
-"""Those of the first steps, in the order in which they are looked for."""
+"""The symptoms of the first steps, in the order of the checks."""

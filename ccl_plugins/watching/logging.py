@@ -1,4 +1,4 @@
-"""The loggers of a run: opened, kept from ending the training, and given what is measured around it."""
+"""The loggers of a run: opened, kept from stopping the training, and given the measurements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONTAINED = (
     "finalize",
     "after_save_checkpoint",
 )
-"""What is called while a run trains."""
+"""The methods that are called while a run trains."""
 
 
 def check_loggers(loggers: Mapping[str, Any]) -> None:
@@ -55,19 +55,21 @@ def names_of(loggers: Iterable[Any]) -> list[str]:
 def opened(
     loggers: Mapping[str, Any], folder: Path, done: int | None, training: bool = True
 ) -> Iterator[list[Logger]]:
-    """The loggers of the run in a folder, and what keeps its curves, on its first process.
+    """The loggers of the run in a folder, and the one that keeps its curves, on its first process.
 
-    What they leave there is noted as the run's, and gets checksums when the block ends.  Files that were
-    there before and are not the run's are not theirs, whatever their names.
+    Their files are noted as the run's, and get checksums when the block ends. Files that existed
+    before and are not the run's are left alone, whatever their names.
 
     Args:
         loggers: The loggers by name.
         folder: The run's folder, which exists, and which this process owns.
-        done: The step of the checkpoint to resume from: loggers continue what they began; None: a new run.
-        training: Whether files and services are opened now, as Lightning does where errors end a training.
+        done: The step of the checkpoint to resume from: loggers continue from there; None: a new
+            run.
+        training: Whether files and services are opened now, and not later by Lightning, where
+            errors stop the training.
 
     Yields:
-        Lightning's loggers of those that could be opened; a warning names each other.
+        Lightning's loggers that could be opened; a warning names each other one.
     """
     from ccl_plugins.loggers.history import History
 
@@ -107,7 +109,7 @@ def opened(
 
 
 def contained(logger: Logger, name: str = "") -> Logger:
-    """The same logger, whose errors are one warning and end its logging, not the training."""
+    """The same logger, whose first error is a warning and stops its logging, but not the training."""
     if getattr(logger, "_contained", False):
         return logger
     state = {"failed": False}
@@ -132,7 +134,8 @@ def log_hyperparameters(
         loggers: The loggers.
         record: The record of the run.
         tables: The tables of its conditions.
-        resumed: Whether a run is continued.  A logger that has its hyperparameters gets none.
+        resumed: Whether a run is continued. A logger that already has its hyperparameters gets
+            none.
     """
     values = {
         "pipeline": dict(record),
@@ -172,7 +175,7 @@ def log_again(
         folder: The run's folder.
         metrics: The metrics.
         step: The step of the weights that were measured.
-        services: Whether those that are not ``on_disk`` are opened again.
+        services: Whether loggers that are not ``on_disk`` are opened again.
     """
     again = {n: each for n, each in loggers.items() if services or trait(each, "on_disk")}
     with opened(again, folder, step, training=False) as made:
@@ -182,7 +185,7 @@ def log_again(
 
 
 def _found(folder: Path, names: Iterable[str]) -> set[Path]:
-    """The files with some names, and those in folders with such a name; links are followed nowhere."""
+    """The files with some names, and the files in folders with such a name; links are not followed."""
     found = set()
     for place in (each for name in names for each in folder.glob(name)):
         if place.is_symlink() or not place.is_dir():
@@ -194,14 +197,14 @@ def _found(folder: Path, names: Iterable[str]) -> set[Path]:
 
 
 def is_name(name: Any) -> bool:
-    """Whether it is a name or a pattern of files in one folder, and not of all files in it."""
+    """Whether a text is a name or a pattern of some files in one folder, but not of all."""
     if not isinstance(name, str) or name != os.path.basename(name):
         return False
     return bool(re.sub(r"\[[^]]*\]|[*?.]", "", name))
 
 
 def exact_files(folder: Path, names: Iterable[str]) -> list[Path]:
-    """The files with those of some names that are no patterns; into folders more files are written."""
+    """The given files, and those of the names that are not patterns."""
     files = [folder / name for name in names if not re.search(r"[*?[]", name)]
     return [file for file in files if file.is_symlink() or not file.is_dir()]
 

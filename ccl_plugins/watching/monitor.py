@@ -1,4 +1,4 @@
-"""The monitor: what a run learns, measured by evaluators on what its steps compute, and what that costs."""
+"""The monitor: measures what a run learns, by evaluators on features of its steps, and the cost."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from ccl_registry.errors import one_line
 class Costs(Callback):
     """Measures the seconds of training and of each monitor, over all resumes of a run.
 
-    On a GPU a monitor's seconds are those between two events in the stream of work; they are read at the
-    end, so that the processor never waits for them.
+    On a GPU a monitor's seconds are the time between two CUDA events, which are read at the end, so
+    that the processor never waits for them.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Costs(Callback):
 
     @contextmanager
     def measuring(self, name: str, device: torch.device) -> Iterator[None]:
-        """Add the time of what is done inside to that of a monitor."""
+        """Add the time of the block to a monitor's time."""
         if device.type == "cuda":
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
@@ -84,11 +84,11 @@ class Costs(Callback):
             publish(trainer, {COSTS: self.share})
 
     def on_exception(self, trainer: pl.Trainer, pl_module: Any, exception: BaseException) -> None:
-        """Stop the clock; the device, which may have failed, is not asked."""
+        """Stop the clock without a call to the device, which may have failed."""
         self.stop()
 
     def stop(self) -> None:
-        """Stop the clock; nothing if it stands."""
+        """Stop the clock, if it runs."""
         self.training, self._since = self._trained(), None
 
     def _trained(self) -> float:
@@ -117,13 +117,13 @@ class Costs(Callback):
 
 
 SAMPLES = 65536
-"""The most samples before a measurement that are looked at, since features change meanwhile."""
+"""The most samples before a measurement that are used, because features change meanwhile."""
 
 BATCH_SAMPLES = 256
-"""The samples before a measurement, at least, whose negatives are counted."""
+"""The least number of samples before a measurement whose negatives are counted."""
 
 RECENT = 1024
-"""The most samples on which evaluators are measured that are fitted to no others: the last ones."""
+"""The most samples, the last ones, for evaluators that are fitted within the measured samples."""
 
 
 class Monitor(Callback):
@@ -131,20 +131,20 @@ class Monitor(Callback):
 
     It encodes no image, draws no random number and changes no weight.  Before a measurement is due, in the
     last epoch or the last 65,536 samples, each step adds its features to a bank on the device; evaluators
-    read it when the measurement is due, on the first process.  Those that read columns are fitted to
-    samples of nine tenths of the split and measured on others of the last tenth; where no class is in both,
-    as where whole groups are held out, `Held` reads the column within the last samples.  Features are those
-    of the first view, in training mode, while the encoder changes: the numbers differ a little from those
-    after training.
+    read it when the measurement is due, on the first process. Evaluators of columns are fitted to
+    samples from nine tenths of the split and measured on samples from the last tenth; if no class
+    is in both, for example because whole groups are held out, `Held` reads the column within the
+    last samples. Features are of the first view, in training mode, while the encoder changes, so
+    the numbers differ slightly from those after training.
 
     The values are logged as ``monitor/<measurement>``, and are in ``trainer.callback_metrics``, the same
     on all processes.
 
     Args:
-        settings: What is measured, and when.
-        costs: Measures the time that it takes.
-        evaluators: Those that the settings name, built; None: those that follow from the columns.
-        columns: Metadata columns that are read beside the label and the conditions.
+        settings: The measurements and their times.
+        costs: Measures the time of the monitor.
+        evaluators: The built evaluators of the settings; None: those that follow from the columns.
+        columns: Metadata columns to read in addition to the label and the conditions.
     """
 
     def __init__(
@@ -157,9 +157,9 @@ class Monitor(Callback):
         self.settings, self.costs, self.evaluators = settings, costs, evaluators
         self.columns_read = tuple(columns)
         self.bank = Bank()
-        """Of each sample its index, features, and the projections of two of its views."""
+        """The index, features and projections of two views of each sample."""
         self.due = 0
-        """After how many batches of the run the next measurement is taken."""
+        """The number of batches of the run after which the next measurement is taken."""
         self._begin = self._width = 0
         self._sides = (torch.arange(0), torch.arange(0))
         self._index = torch.empty(0)
@@ -169,11 +169,11 @@ class Monitor(Callback):
         self._failed: set[tuple[str, ...]] = set()
         self._restored: Mapping[str, Any] = {}
         self._first = False
-        """Whether the next measurement is the first of a run, with which noise is compared."""
+        """Whether the next measurement is the first of a run, which is compared with noise."""
         self._unmoved: list[Finding] = []
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Choose the samples that are kept, and go on where a resumed run stopped."""
+        """Choose the samples to keep, and continue from a resumed run's state."""
         module, size = pl_module, len(pl_module.split)
         settings = module.settings
         self._length = length = module.length
@@ -210,7 +210,7 @@ class Monitor(Callback):
         self._index = batch.index if batch.index.ndim == 1 else batch.index[:, 0]
 
     def on_after_backward(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Look at the batch, if a measurement is near; waits for the device at the last batch alone."""
+        """Use the batch, if a measurement is near; waits for the device only at the last batch."""
         batch = pl_module.consumed.batches
         left = self.due - batch
         if left > min(self._most, self.due - self._begin):
@@ -273,9 +273,9 @@ class Monitor(Callback):
             yield from self._information(module.tables)
 
     def _evaluated(self, numbers: Tensor, index: Tensor) -> dict[str, float]:
-        """What evaluators measure of a bank; nothing of features that are not finite.
+        """Evaluators' measurements of a bank; none for features that are not finite.
 
-        Those that were chosen measure noise too at the first measurement of a run.
+        At the first measurement of a run, chosen evaluators measure noise too.
         """
         if not bool(numbers.isfinite().all()):
             return {}
@@ -310,7 +310,7 @@ class Monitor(Callback):
         return by_name
 
     def _say(self, name: str, columns: Iterable[str], error: Exception) -> None:
-        """Warn once of an evaluator of some columns that raised."""
+        """Warn once of an evaluator that raised."""
         if (about := (name, *columns)) not in self._failed:
             self._failed.add(about)
             warnings.warn(f"the monitor has no number of {name}: {one_line(error)}", stacklevel=2)
@@ -345,7 +345,7 @@ class Monitor(Callback):
         self._same_label, self._kernels = None, {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What was seen of an unfinished interval, by all processes; called by all of them."""
+        """The state of an unfinished interval, of all processes; called by all of them."""
         same = [] if self._same_label is None else ranks.summed([self._same_label])
         return {
             "settings": self.settings.to_dict(),
@@ -360,7 +360,7 @@ class Monitor(Callback):
         self._restored = state_dict
 
     def _load(self, device: torch.device) -> None:
-        """Continue the interval of a checkpoint, unless it was another with other settings."""
+        """Continue the interval of a checkpoint, unless the settings have changed it."""
         state, self._restored = self._restored, {}
         now = {"settings": self.settings.to_dict(), "due": self.due}
         if not state or any(state[name] != value for name, value in now.items()):
@@ -373,7 +373,7 @@ class Monitor(Callback):
 
 
 def varying(train: Frozen, test: Frozen) -> tuple[Frozen, Frozen]:
-    """Both without the entries of numbers that are constant in the test samples, which define no R²."""
+    """Both splits without numbers that are constant in the test samples, where R² is undefined."""
     both = [dict(train.metadata), dict(test.metadata)]
     for name, values in test.metadata.items():
         if values.is_floating_point() and len(values):

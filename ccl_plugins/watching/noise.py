@@ -1,4 +1,4 @@
-"""Whether the numbers of an evaluator move, from the features of a network to noise."""
+"""Whether an evaluator's numbers differ between a network's features and noise."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SAMPLES = 256
 
 
 def unmoved(evaluators: Iterable[Evaluator], train: Frozen, test: Frozen) -> Iterator[Finding]:
-    """A finding for each evaluator of which no number moves, before training.
+    """A finding for each evaluator whose numbers never differ, before training.
 
-    Its numbers of some samples are compared with those of noise of the same shape and, if these are equal,
-    of other noise and of features that tell the columns: few samples may have the same number by chance, or
-    a probe may name the most frequent class.  Evaluators that read images or towers are not asked, nor
-    those that cannot measure these samples.
+    Its numbers on some samples are compared with those of noise of the same shape. If they are
+    equal, other noise and features that hold the columns are tried too, because few samples may
+    have the same number by chance, or a probe may predict the most frequent class. Evaluators that
+    read images or towers are not tested, nor those that cannot measure these samples.
     """
     some = [each.take(fixed_part(len(each.features), SAMPLES)) for each in (train, test)]
     for evaluator in evaluators:
@@ -58,7 +58,7 @@ def unmoved(evaluators: Iterable[Evaluator], train: Frozen, test: Frozen) -> Ite
 
 
 def _values(evaluator: Evaluator, train: Frozen, test: Frozen) -> dict[str, float]:
-    """The numbers by name, of features alone."""
+    """The numbers by name, from only the features."""
     splits = (replace(each, images=None, towers=None, freeze=None) for each in (train, test))
     return {each.name: float(each.value) for each in measured_by(evaluator, *splits)}
 
@@ -66,7 +66,7 @@ def _values(evaluator: Evaluator, train: Frozen, test: Frozen) -> dict[str, floa
 def _noise(
     evaluator: Evaluator, train: Frozen, test: Frozen, *, seed: int, told: bool
 ) -> list[Frozen]:
-    """Both splits with noise as features; if ``told``, with features that tell the evaluator's columns."""
+    """Both splits with noise as features; if ``told``, with features that hold the evaluator's columns."""
     generator = torch.Generator().manual_seed(seed)
     width = train.features.shape[1]
 
@@ -99,7 +99,7 @@ def _noise(
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Evaluators are run without intervals, without log, and without an effect on random generators."""
+    """Run evaluators without intervals, without logs, and without effect on random generators."""
     level = (logger := logging.getLogger("ccl_plugins.evaluators")).level
     logger.setLevel(logging.ERROR)
     try:

@@ -9,22 +9,22 @@ from typing import Any
 from ccl_plugins.arguments import whole
 
 STEPS = 20
-"""Optimizer steps between measurements, at least, if nothing else is said."""
+"""The least number of optimizer steps between measurements by default."""
 
 
 @dataclass(frozen=True)
 class MonitorSettings:
-    """The settings of what is measured while a run trains.
+    """The settings of measurements while a run trains.
 
     Args:
-        every_epochs: Epochs between measurements.  Without it and ``every_steps``, a measurement follows
-            each epoch or, where epochs are short, at least 20 optimizer steps.
+        every_epochs: Epochs between measurements. Without it and ``every_steps``, a measurement
+            follows each epoch or, if epochs are short, at least 20 optimizer steps.
         every_steps: Optimizer steps between measurements, in place of ``every_epochs``.
-        evaluate: The evaluators that measure the features of recent batches, as in ``evaluate`` of a
-            pipeline.  By default they are ``linear`` and ``knn`` (for numbers ``regression``) of the label,
-            of conditions with a table and of columns that the pipeline's evaluators read; ``held`` for
-            columns whose classes are never both in the held-out samples and in the others; and
-            ``rankme``, ``alignment``, ``uniformity`` and ``conditional_entropy``.
+        evaluate: The evaluators that measure the features of recent batches, like ``evaluate`` of a
+            pipeline. By default they are ``linear`` and ``knn`` (for numbers ``regression``) of the
+            label, of conditions with a table and of columns that the pipeline's evaluators read;
+            ``held`` for columns whose classes are never both in the held-out samples and in the
+            others; and ``rankme``, ``alignment``, ``uniformity`` and ``conditional_entropy``.
 
     Raises:
         TypeError: For a value of another type.
@@ -43,7 +43,7 @@ class MonitorSettings:
             raise ValueError("monitor: give every_epochs or every_steps, not both")
 
     def epochs(self, steps: int) -> int:
-        """Epochs between measurements, if an epoch has so many steps."""
+        """Epochs between measurements, for a number of steps in an epoch."""
         return self.every_epochs or -(-STEPS // steps)
 
     def to_dict(self) -> dict[str, Any]:

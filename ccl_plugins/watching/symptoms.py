@@ -1,4 +1,4 @@
-"""What goes wrong in runs: what a symptom is, what it sees of a run, and those that every run looks for."""
+"""Symptoms of problems in runs: the class, its view of a run, and the symptoms that every run checks."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from ccl_plugins.watching.batches import SAME_ROWS, Embeddings, kernel_matrices
 from ccl_plugins.watching.chance import Scale
 
 SHORT = 20
-"""Optimizer steps before which nothing is judged."""
+"""The number of optimizer steps before the first judgment."""
 
 FEW = 4
-"""Samples of a batch from which it is judged: fewer lie on a line, or at one point, by their number."""
+"""The least number of samples of a batch for a judgment: few samples always lie on a line or at a point."""
 
 UNMOVED, THROWN, FAR_THROWN = 1e-3, 2.0, 10.0
-"""Changes of the weights, in parts of their norm, by a rate that is too low or too high."""
+"""Changes of the weights, relative to their norm, by a rate that is too low or too high."""
 
 TEMPERATURES = (0.01, 3.0)
-"""Beyond these, only the nearest key counts, or all count the same."""
+"""The usual range of temperatures: beyond it, only the nearest key counts, or all keys count equally."""
 
 MOSTLY = 0.95
-"""The share of samples with a class id of their own from which a condition makes no pairs."""
+"""The share of samples with a unique class id above which a condition makes no pairs."""
 
 NARROW = 1e-2
-"""A variance of embeddings on the unit sphere that is small, if it was larger before."""
+"""A smaller variance of embeddings on the unit sphere is a collapse, if it was larger before."""
 
 LEAST_RANK = 1.5
 """An effective rank of embeddings below this is that of a line."""
@@ -44,18 +44,18 @@ LEAST_RANK = 1.5
 
 @dataclass(frozen=True, kw_only=True)
 class Beginning:
-    """What is known of a run without looking at a batch.
+    """The facts about a run without a batch.
 
     Args:
         step: Optimizer steps taken; 0 before training.
-        total: Those of the whole run.
+        total: The optimizer steps of the whole run.
         settings: The settings of training.
         rate: The learning rate that was chosen, before schedules.
         objective: The objective.
         read: The conditions that the objective or the sampler reads.
         tables: The tables of the conditions.
-        fresh: The conditions whose tables were fitted since the last look.
-        temperatures: The setting and the value of each temperature; of a scheduled one both ends.
+        fresh: The conditions whose tables were fitted since the last check.
+        temperatures: The setting and the value of each temperature; for a scheduled one, both ends.
     """
 
     step: int
@@ -71,12 +71,12 @@ class Beginning:
 
 @dataclass(frozen=True)
 class Start:
-    """What was seen at the first step of a run, also by a run that was resumed.
+    """The state at the first step of a run, kept over resumes.
 
     Args:
-        embeddings: Of its batch.
-        loss: Of its batch.
-        scale: The ends of the loss on its pairs; None where they are not defined.
+        embeddings: Numbers of its batch's embeddings.
+        loss: The loss of its batch.
+        scale: The ends of the loss on its pairs; None if they are undefined.
     """
 
     embeddings: Embeddings
@@ -86,26 +86,26 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation(Beginning):
-    """What is seen of a run where it logs its losses: at the first step, and after every interval.
+    """The state of a run when it logs its losses: at the first step, and after every interval.
 
     Args:
         method: The method.
         transform: The transform of the views.
         split: The training split.
         first: Whether this is the first step of the run.
-        halfway: Whether half of the time has passed after which it is late.
+        halfway: Whether half of the time before ``late`` has passed.
         late: Whether half of the run and the warm-up have passed, so that a run should have learned.
-        due: Whether this is the first look that is late, or the end of the run.
-        batch: The last batch, as the method got it; None after the last step of a run.
-        pairs: Those of the last batch, without gradient.
+        due: Whether this is the first check that is late, or the end of the run.
+        batch: The last batch, the method's input; None after the last step of a run.
+        pairs: The pairs of the last batch, without gradient.
         loss: The mean loss of the interval.
         recent: The mean of this loss and of the one before.
         deviation: The standard deviation of the losses of the interval.
         embeddings: Numbers of the last batch's embeddings.
-        start: What was seen at the first step.
-        momentum: That of a momentum encoder; None: there is none.
-        moved: How far the weights are from where they were, in parts of their norm.
-        scale: The ends of the loss on these pairs.  All processes must ask for them at the same time.
+        start: The state at the first step.
+        momentum: The momentum of the key encoder; None: there is none.
+        moved: The change of the weights since the first step, relative to their norm.
+        scale: The ends of the loss on these pairs. All processes must read this at the same time.
     """
 
     method: Any
@@ -133,9 +133,9 @@ class Observation(Beginning):
 
 
 class Symptom:
-    """Something that may be off in a run: what to look at, and the line that says it.
+    """A possible problem of a run: the check, and the line that reports it.
 
-    What it remembers are attributes of plain data; they are in the checkpoint.
+    Its state is kept in attributes of plain data, which are in the checkpoint.
 
     Example:
         ```python
@@ -147,30 +147,30 @@ class Symptom:
     """
 
     follows: bool = False
-    """Whether it follows from other things: it is said of no run in which another was found."""
+    """Whether other problems cause the symptom: it is not reported if another one was found."""
 
     def begin(self, seen: Beginning) -> Iterable[Finding]:
-        """What is off before the first step of a run, or of a resumed one."""
+        """The findings before the first step of a run, or of a resumed one."""
         return ()
 
     def look(self, seen: Observation) -> Iterable[Finding]:
-        """What is off at this step; of one name about the same thing it is said once."""
+        """The findings at this step; a finding with the same name and subject is reported once."""
         return ()
 
     def state_dict(self) -> dict[str, Any]:
-        """What it remembers, as plain data."""
+        """The symptom's state, as plain data."""
         return dict(vars(self))
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Remember what it had seen until a checkpoint."""
+        """Restore the state of a checkpoint."""
         vars(self).update(state)
 
 
 class WrongTemperature(Symptom):
-    """A temperature is too high or too low, one end of a schedule is, or a learned one became so."""
+    """A temperature, an end of its schedule, or its learned value is too high or too low."""
 
     def begin(self, seen: Beginning) -> Iterator[Finding]:
-        """Compare each with the range that is usual."""
+        """Compare each temperature with the usual range."""
         for setting, value in seen.temperatures:
             high = value > TEMPERATURES[1]
             if not high and not value < TEMPERATURES[0]:
@@ -189,14 +189,14 @@ class WrongTemperature(Symptom):
 
 
 class UnfitCondition(Symptom):
-    """A condition that is read has one value in all samples, or a class id for each."""
+    """A condition that is read has the same value in all samples, or a unique class id for each."""
 
     def begin(self, seen: Beginning) -> Iterator[Finding]:
-        """Look at the tables that are fitted once."""
+        """Check the tables that are fitted once."""
         yield from self._found(seen, late=False)
 
     def look(self, seen: Observation) -> Iterator[Finding]:
-        """Look at the tables that were fitted again."""
+        """Check the tables that were fitted again."""
         yield from self._found(seen, seen.late)
 
     def _found(self, seen: Beginning, late: bool) -> Iterator[Finding]:
@@ -232,7 +232,7 @@ class UnfitCondition(Symptom):
 
 
 def is_constant(values: Tensor) -> bool:
-    """Whether all rows of values (N, ...) are equal; some of them are looked at first."""
+    """Whether all rows of values (N, ...) are equal; some rows are compared first."""
     some = values[:: max(1, len(values) // 4096)]
     return bool((some == some[0]).all()) and bool((values == values[0]).all())
 
@@ -286,11 +286,11 @@ def _of_momentum(momentum: float, span: float, step: int, total: int) -> Iterato
 
 
 class BlindKernel(Symptom):
-    """A kernel sees almost nothing, or all as equal; where tables are fitted, training looks itself."""
+    """A kernel gives almost no weight to others, or equal weight to all; tables are checked by training."""
 
     @torch.no_grad()
     def look(self, seen: Observation) -> Iterator[Finding]:
-        """Look at the first batch, and at one when the run should have learned."""
+        """Check the first batch, and one when the run should have learned."""
         if not seen.first and not seen.due:
             return
         for reading, values, matrix in kernel_matrices(seen.objective, seen.pairs):
@@ -299,14 +299,14 @@ class BlindKernel(Symptom):
 
 
 class BatchesOfOneClass(Symptom):
-    """All batches that were looked at have one class of the condition that the objective reads."""
+    """All checked batches have one class of the condition that the objective reads."""
 
     def __init__(self) -> None:
         self.looks = self.alone = 0
-        """How many batches were looked at, and how many of these had one class."""
+        """The number of checked batches, and of those with one class."""
 
     def look(self, seen: Observation) -> Iterator[Finding]:
-        """Look at the classes of the batch."""
+        """Check the classes of the batch."""
         scale, pairs = seen.start.scale, seen.pairs
         if scale is None or scale.distinguishes or pairs.keys.shape[1] < FEW:
             return
@@ -341,10 +341,10 @@ class Collapse(Symptom):
 
     def __init__(self) -> None:
         self.equal_before = False
-        """Whether they were equal at the last look."""
+        """Whether the embeddings were equal at the last check."""
 
     def look(self, seen: Observation) -> Iterator[Finding]:
-        """Compare the variance of the embeddings with 0, and with that at the start."""
+        """Compare the variance of the embeddings with 0, and with the variance at the start."""
         if seen.few:
             return
         spread, scale = seen.embeddings.spread, seen.start.scale
@@ -380,7 +380,7 @@ class Line(Symptom):
     follows = True
 
     def look(self, seen: Observation) -> Iterator[Finding]:
-        """Look at their rank, unless the objective reads so few values that a line is enough."""
+        """Check their rank, unless the objective reads so few values that a line suffices."""
         now = seen.embeddings
         if not seen.late or seen.few or now.spread < SAME_ROWS or now.width <= 3:
             return
@@ -406,7 +406,7 @@ class Line(Symptom):
 
 
 def _is_narrow(tables: Tables, name: str) -> bool:
-    """Whether a condition has so few values that embeddings on a line may tell them apart."""
+    """Whether a condition has so few values that embeddings on a line can separate them."""
     if name not in [*tables]:
         return True
     values = tables[name].values
@@ -416,7 +416,7 @@ def _is_narrow(tables: Tables, name: str) -> bool:
 
 
 class RisingLoss(Symptom):
-    """The loss rose far above its start, or lost most of what it had gained.
+    """The loss rose far above its start, or lost most of its gain.
 
     A loss may also change because a queue fills, clusters are formed again or a temperature is scheduled.
     The loss is therefore compared with the chance level of the present batch.
@@ -428,9 +428,9 @@ class RisingLoss(Symptom):
         self.best = math.inf
         """The lowest loss so far."""
         self.borne = math.inf
-        """The loss above which the scale is computed again; infinite until it was computed once."""
+        """The scale is computed again when the loss exceeds this bound, which is infinite at first."""
         self.regained = self.chance = -math.inf
-        """The same bound for a loss that had fallen; the chance level when the lowest loss was found."""
+        """The bound for a loss that had fallen, and the chance level at the time of the lowest loss."""
 
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Compare the loss with its start and its best."""

@@ -1,6 +1,6 @@
 """Components by name: found through entry points, chosen with checked parameters, built when needed.
 
-Uses the standard library and pluggy alone; the project that uses it says which kinds exist.
+Uses only the standard library and pluggy; the project that uses it defines the kinds.
 """
 
 from .catalog import Namespace as Namespace

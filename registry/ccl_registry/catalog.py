@@ -46,7 +46,7 @@ class Registry:
 
     Args:
         project: The project.
-        disable: Names of plugins that are not read, ``"*"`` for all but the host; by default those in
+        disable: Names of plugins to leave out, ``"*"`` for all but the host; by default those in
             the variable ``<PREFIX>_DISABLE``, separated by commas.
         strict: Whether errors of plugins are raised instead of recorded; by default whether the
             variable ``<PREFIX>_STRICT`` is set to anything but 0.
@@ -94,11 +94,12 @@ class Registry:
     ) -> list[tuple[str, Any]]:
         """Call a hook of every plugin, by name.
 
-        What an implementation raises is recorded, with a warning, and its result is left out.
+        An implementation's error is recorded, with a warning, and its result is left out.
 
         Args:
             hook: The hook.
-            options: The table of each plugin that has one; an implementation gets its own as ``options``.
+            options: The tables of plugins; an implementation gets its plugin's table as
+                ``options``.
             **given: The other arguments of the hook.
 
         Returns:
@@ -106,7 +107,8 @@ class Registry:
 
         Raises:
             InvalidConfig: If the hook `may_reject`, and an implementation raises an error.
-            PluginFailed: If that is no ``Exception``; for every hook, if the registry is strict.
+            PluginFailed: If the error is not an ``Exception``; for every hook, if the registry is
+                strict.
         """
         return self._found.call(hook, options or {}, given)
 
@@ -136,7 +138,7 @@ class Registry:
         return tables
 
     def refresh(self) -> None:
-        """Read the plugins anew at the next look-up, to see those installed since."""
+        """Read the plugins again at the next look-up, to find newly installed ones."""
         importlib.invalidate_caches()
         with self._lock:
             self._discovery = None
@@ -173,7 +175,7 @@ class Registry:
         return kind
 
     def specs(self, kind: str | None = None) -> tuple[ComponentSpec, ...]:
-        """The components on offer, by kind and name; of one name, the host's comes first."""
+        """The available components, by kind and name; of the same name, the host's comes first."""
         wanted = (self.kind(kind).name,) if kind else tuple(self.kinds)
         specs = [s for s in (*self._found.specs, *self._session.values()) if s.kind in wanted]
         return tuple(sorted(specs, key=lambda s: (self._place(s)[0], s.name, *self._place(s))))
@@ -182,7 +184,7 @@ class Registry:
         return list(self.kinds).index(spec.kind), spec.plugin != self.host, spec.plugin
 
     def named(self, name: str, kind: str | None = None) -> list[ComponentSpec]:
-        """The components of this name, now or once, of a kind or of all; the host's come first."""
+        """The components with this present or old name, of a kind or of all; the host's come first."""
         specs = [*self._found.named.get(name, ())]
         specs += [spec for spec in self._session.values() if spec.name == name]
         return sorted((s for s in specs if kind in (None, s.kind)), key=self._place)
@@ -246,7 +248,7 @@ class Registry:
         return same[0] if alone else None
 
     def _unread(self) -> list[str]:
-        """Sentences on plugins whose components are not on offer."""
+        """Sentences on plugins whose components are not available."""
         failed = [f"{p.name} ({p.reason})" for p in self.plugins if p.state == "failed"]
         disabled = [p.name for p in self.plugins if p.state == "disabled"]
         parts = []
@@ -292,7 +294,7 @@ class Registry:
 
         Raises:
             InvalidParameter: For an unknown name, a missing value, or a value of the wrong type.
-            RegistryError: As `find` and `schema`.
+            RegistryError: See `find` and `schema`.
         """
         return self._choose(self.find(kind, name), params)
 
@@ -300,7 +302,7 @@ class Registry:
         """Choose and build a component; parameters may include those that a pipeline supplies.
 
         Raises:
-            RegistryError: As `choose` and `Choice.build`.
+            RegistryError: See `choose` and `Choice.build`.
         """
         spec = self.find(kind, name)
         taken = [p for p in self.schema(spec).supplied if p.name in params]
@@ -312,7 +314,7 @@ class Registry:
         return self._choose(spec, params).build(supplied)
 
     def define(self, kind: str, value: Any) -> ComponentSpec:
-        """Offer a class or object of the session as ``local/<class>``, replacing one of that name."""
+        """Offer a class or object of the session as ``local/<class>``, in place of one with that name."""
         spec = LocalSpec.of(self.kind(kind).name, value)
         self._session[spec.kind, spec.name] = spec
         return spec
@@ -331,7 +333,7 @@ class Registry:
 
         Raises:
             InvalidConfig: For any other value.
-            RegistryError: As `choose`, with the place.
+            RegistryError: See `choose`; the message has the place.
         """
         kind, place = self.kind(kind).name, f"{where}: " if where else ""
         one = with_article(kind)
@@ -413,7 +415,7 @@ class Namespace:
 
 
 class Offer:
-    """A component on offer: call it with parameters to choose it; it prints with its parameters.
+    """An available component: call it with parameters to choose it; it prints with its parameters.
 
     Its signature and documentation are those of its component, which is imported when they are read.
     """

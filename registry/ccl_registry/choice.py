@@ -62,7 +62,7 @@ class Choice:
 
         Raises:
             InvalidParameter: If a supplied value is missing, or a built component lacks members that
-                the protocol of its kind declares, or has optional members of a wrong form.
+                the protocol of its kind declares, or has optional members of a wrong type.
         """
         where = where or self.kind
         if self._target is None:

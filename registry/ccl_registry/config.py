@@ -10,7 +10,7 @@ from .errors import InvalidConfig, did_you_mean
 from .quoting import escaped, short_repr
 
 DEEPEST = 40
-"""Levels of tables and lists in a file; what reads them further calls itself once for each."""
+"""The most levels of tables and lists in a file, because readers recurse once for each level."""
 
 
 def to_json(record: Mapping[str, Any]) -> str:
@@ -80,7 +80,7 @@ def check_keys(data: Mapping[str, Any], allowed: Iterable[str], where: str) -> N
     """Refuse unknown keys.
 
     Raises:
-        InvalidConfig: With the key, its place and the nearest known key.
+        InvalidConfig: For such a key, with its place and the nearest known key.
     """
     keys = [*allowed]
     for key in data:

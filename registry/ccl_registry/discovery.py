@@ -23,7 +23,7 @@ from .quoting import short_repr
 from .spec import REJECTING, ComponentSpec, Project, normalize
 
 OLD = ".old"
-"""The end of an entry-point group whose names are old ones."""
+"""The end of an entry-point group that holds old names."""
 
 
 class Discovery:
@@ -61,7 +61,7 @@ class Discovery:
     def call(
         self, hook: str, options: Mapping[str, Mapping[str, Any]], given: Mapping[str, Any]
     ) -> list[tuple[str, Any]]:
-        """As `Registry.call`."""
+        """See `Registry.call`."""
         rejects = hasattr(getattr(self._project.hooks, hook), REJECTING)
         results = []
         # Each by itself: pluggy calls all at once, and an error would not say whose it is.
@@ -89,7 +89,7 @@ class Discovery:
         return results
 
     def with_options(self) -> set[str]:
-        """The plugins of which a hook takes options."""
+        """The plugins with a hook that takes options."""
         hooks = vars(self._manager.hook).values()
         implementations = (one for hook in hooks for one in hook.get_hookimpls())
         return {one.plugin_name for one in implementations if "options" in one.argnames}
@@ -100,7 +100,7 @@ class Discovery:
         return manager
 
     def _read_hooks(self, plugin: Plugin) -> None:
-        """Give a plugin the hooks of its hooks modules, each validated by a manager of its own."""
+        """Give a plugin the hooks of its hooks modules, each validated by a separate manager."""
         for fault in plugin.faults:
             with plugin.recording():
                 raise InvalidSpec(fault)

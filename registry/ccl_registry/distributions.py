@@ -21,9 +21,9 @@ class Remnant:
     """Metadata with entry points of the project, to which no installed distribution belongs.
 
     Args:
-        name: Its name; empty without one.
+        name: The distribution's name, or empty.
         folder: The folder or file of the metadata.
-        reason: What is wrong with it.
+        reason: The fault.
     """
 
     name: str
@@ -32,18 +32,18 @@ class Remnant:
 
 
 class _Head(NamedTuple):
-    """What a distribution's METADATA says of it."""
+    """The facts in a distribution's METADATA."""
 
     name: str = ""
     version: str = ""
     fault: str = ""
-    """Why it has no name."""
+    """The reason if it has no name."""
 
 
 def installed(project: str) -> tuple[list[Plugin], tuple[Remnant, ...]]:
     """Distributions with entry points of a project, by name, and metadata that belongs to none.
 
-    Of a distribution that is on ``sys.path`` twice the first counts, as in an import.
+    If a distribution is on ``sys.path`` twice, the first counts, as in an import.
     """
     from importlib import metadata  # 30 ms, and not needed before the first look-up
 
@@ -76,7 +76,7 @@ def installed(project: str) -> tuple[list[Plugin], tuple[Remnant, ...]]:
 
 
 def _entries(distribution: Distribution, project: str) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
-    """Its entry points of a project, and what is wrong with the file of all its entry points."""
+    """Its entry points of a project, and the faults of the file of all its entry points."""
     file = "entry_points.txt"
     try:
         if project not in (distribution.read_text(file) or ""):
@@ -110,7 +110,7 @@ def _wrong(field: str, value: str) -> str:
 
 
 def _why_orphaned(distribution: Distribution, name: str) -> str:
-    """Why nothing of its name is installed."""
+    """The reason why nothing of its name is installed."""
     if Path(_path(distribution)).name.startswith("~"):  # as pip calls what it is about to delete
         return "an uninstall left parts of it"
     return f"its METADATA names it {name}, and its folder otherwise"
@@ -122,5 +122,5 @@ def _place(distribution: Distribution) -> str:
 
 
 def _path(distribution: Distribution) -> str:
-    """The folder or file of its metadata; empty where its finder has none."""
+    """The folder or file of its metadata; empty if its finder has none."""
     return str(getattr(distribution, "_path", ""))

@@ -1,4 +1,4 @@
-"""`Mistake`, the root of what a user can mend; the registry's errors, and how others' become them."""
+"""`Mistake`, the base of errors that a user can fix, and the registry's errors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from .quoting import escaped, escaped_lines
 
 LONGEST = 2000
-"""Characters of a message."""
+"""The most characters of a message."""
 
 
 class Mistake(ValueError):
-    """What the user can mend: the message says what is wrong, and what would be right.
+    """An error that the user can fix: the message says what is wrong, and what would be right.
 
-    The command line prints it as one line.  Errors of this project that are none are bugs or accidents.
+    The command line prints it as one line. Other errors of this project are bugs or accidents.
     """
 
 
@@ -43,7 +43,7 @@ class PluginFailed(RegistryError, ImportError):
     """A plugin or a component cannot be imported; the cause is chained.
 
     Attributes:
-        name: The plugin, where the error is that of one; else None.
+        name: The plugin, if the error belongs to one; else None.
     """
 
 
@@ -62,9 +62,10 @@ def did_you_mean(
 
     Args:
         word: The unknown word.
-        words: Those that would be right.
-        otherwise: How the sentence begins that lists them all, if none is near; ``""`` for no sentence.
-        most: How many near ones are named at most.
+        words: The right words.
+        otherwise: The beginning of the sentence that lists all words, if none is near; ``""`` for
+            no sentence.
+        most: The most near words that are named.
     """
     from difflib import get_close_matches  # only an error needs it
 
@@ -76,7 +77,7 @@ def did_you_mean(
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error, preceded by its type if it is no `Mistake`, whose message says all."""
+    """The message of an error, after its type unless it is a `Mistake`."""
     if isinstance(error, RegistryError):
         return str(error)
     text = " ".join(escaped_lines(error, LONGEST).split())
@@ -87,7 +88,7 @@ def one_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def placed(where: str) -> Iterator[None]:
-    """Let the messages of the registry's errors begin with a place, as that in a config; "" for none."""
+    """Let messages of the registry's errors begin with a place, such as one in a config, or ""."""
     try:
         yield
     except RegistryError as error:
@@ -100,7 +101,7 @@ def placed(where: str) -> Iterator[None]:
 def errors_as_failure(
     label: str, passing: type[Exception] | tuple[()] = RegistryError, plugin: str | None = None
 ) -> Iterator[None]:
-    """Raise what another author's code raises as `PluginFailed`; Ctrl-C passes.
+    """Raise errors of another author's code as `PluginFailed`; Ctrl-C passes.
 
     Args:
         label: The beginning of the message, which names the plug-in or the component.
@@ -124,11 +125,11 @@ def errors_as_failure(
 
 @contextlib.contextmanager
 def errors_as_warning(lost: str, then: Callable[[], object] | None = None) -> Iterator[None]:
-    """Warn of what another author's code raises, and go on without it.
+    """Turn errors of another author's code into warnings, and continue.
 
     Args:
         lost: The sentence that says who raised it and what is missing now.
-        then: Called before the warning, as to leave out what failed.
+        then: Called before the warning, for example to leave out the failed part.
     """
     try:
         yield

@@ -41,10 +41,9 @@ class ChoiceReader(Protocol):
 
 
 def accept(value: Any, hint: Any, reader: ChoiceReader, where: str) -> Any:
-    """The value as the component gets it: 1 as 1.0 for a float, a name as a choice for a kernel.
+    """The value converted for the component: 1 to 1.0 for a float, a name to a choice for a kernel.
 
-    A hint that is a dataclass takes a table of its fields.  A hint that is not understood accepts every
-    value.
+    A hint that is a dataclass takes a table of its fields. An unknown hint accepts every value.
 
     Raises:
         Mismatch: If it does not fit.
@@ -141,7 +140,7 @@ def _accept_mapping(
 
 
 def describe(hint: Any, reader: ChoiceReader | None = None) -> str:
-    """A hint as messages show it: ``float | None``, ``a kernel``."""
+    """A hint in the form of messages: ``float | None``, ``a kernel``."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     kind = reader.kind_of(hint) if reader else None
     if kind:

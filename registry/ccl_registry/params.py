@@ -42,7 +42,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Schema:
-    """The `parameters` of a component, those `supplied` when it is built, and names by old ones."""
+    """The `parameters` of a component, those `supplied` when it is built, and new names by old names."""
 
     parameters: tuple[Parameter, ...]
     supplied: tuple[Parameter, ...] = ()
@@ -71,7 +71,7 @@ def schema(target: Callable[..., Any], supplied: Collection[str] = ()) -> Schema
 
     Raises:
         InvalidSpec: If it takes ``*args`` or ``**kwargs``, whose names cannot be checked, if a hint
-            cannot be resolved, or if its ``OLD_PARAMETERS`` is no mapping of names.
+            cannot be resolved, or if its ``OLD_PARAMETERS`` is not a mapping of names.
     """
     try:
         signature = inspect.signature(target)
@@ -96,7 +96,7 @@ def schema(target: Callable[..., Any], supplied: Collection[str] = ()) -> Schema
 
 
 def _old_names(target: Callable[..., Any], names: Collection[str]) -> Mapping[str, str]:
-    """Its ``OLD_PARAMETERS``: names by old names, but for those that a subclass has without the other."""
+    """Its ``OLD_PARAMETERS``, new names by old names, without those that a subclass no longer has."""
     old = inspect.getattr_static(target, OLD_PARAMETERS, {})
     if not isinstance(old, Mapping) or not all(isinstance(x, str) for y in old.items() for x in y):
         raise InvalidSpec(

@@ -1,4 +1,4 @@
-"""A plugin: an installed distribution, its entry points, and what is noted while it is read."""
+"""A plugin: an installed distribution, its entry points, and notes from reading it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .errors import PluginFailed, one_line
 from .quoting import escaped_lines
 
 PRINTED = 200
-"""Characters kept of the text that a plugin prints."""
+"""The most characters that are kept of the text that a plugin prints."""
 
 
 class Entry(NamedTuple):
@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """An error in one entry point, hook or component; the rest of the plugin stays on offer."""
+    """An error in one entry point, hook or component; the rest of the plugin stays available."""
 
     plugin: str
     version: str
@@ -52,16 +52,17 @@ class Plugin:
     Args:
         name: Its normalized name.
         version: Its version; empty without one.
-        copies: Where it is installed, ``"1.2 in /folder"``, if that is more than once; the first counts.
+        copies: Its places, ``"1.2 in /folder"``, if it is installed more than once; the first
+            counts.
         entries: Its entry points, by group and name.
-        faults: What is wrong with its metadata.
+        faults: The faults of its metadata.
         disabled: Whether it is not read.
         strict: Whether its errors are raised instead of recorded.
         failures: Its errors.
-        seconds: How long reading its hooks took.
-        printed: The beginning of the text that they printed.
-        modules: Top-level modules that they were the first to import.
-        changes: Settings of the process that importing them changed.
+        seconds: The time that reading its hooks took.
+        printed: The beginning of the text that the hooks printed.
+        modules: Top-level modules that the hooks were the first to import.
+        changes: Settings of the process that importing the hooks changed.
     """
 
     name: str
@@ -89,12 +90,12 @@ class Plugin:
 
     @property
     def reason(self) -> str:
-        """Why it failed."""
+        """The reason of the failure."""
         return "; ".join(failure.reason for failure in self.failures)
 
     @contextlib.contextmanager
     def recording(self) -> Iterator[None]:
-        """Record whatever is raised as a failure; Ctrl-C passes."""
+        """Record every error as a failure; Ctrl-C passes."""
         try:
             yield
         except KeyboardInterrupt as error:  # perhaps because this plugin takes too long
@@ -148,14 +149,14 @@ _SETTINGS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
         lambda handler: signal.signal(signal.SIGINT, handler),
     ),
 }
-"""Settings of the process that an import should leave as they are: how each is read, and restored.
+"""Settings of the process that an import should not change, with functions to read and restore each.
 
 Without some of them the program or other plugins would not work; a plugin's own modules may need the rest.
 """
 
 
 class _Noted(io.TextIOBase):
-    """The standard error in place of the standard output; the plugin notes what is written to it."""
+    """The standard error in place of the standard output; the plugin keeps a copy of the text."""
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin

@@ -1,7 +1,7 @@
-"""Text and values from outside as messages show them: printable and bounded.
+"""Text and values from outside, made printable and bounded for messages.
 
-Names, versions, messages and defaults come from files and from other authors' code.  Printed as they are,
-they could move the cursor, color the terminal or reverse the order of characters.
+Names, versions, messages and defaults come from files and from other authors' code. Unescaped, they
+could move the cursor, color the terminal or reverse the order of characters.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ import shlex
 from typing import Any
 
 LONGEST = 200
-"""Characters of a quoted text or value."""
+"""The most characters of a quoted text or value."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9._-]{0,98}[a-z0-9])?", re.ASCII | re.IGNORECASE)
-"""The name of a distribution, as PEP 508 has it."""
+"""The name of a distribution, by PEP 508."""
 
 _VERSION = re.compile(r"v?\d[a-z0-9.!+_-]{0,98}", re.ASCII | re.IGNORECASE)
-"""The characters of a version; which of these PEP 440 allows, pip says."""
+"""The characters of a version; pip checks the rules of PEP 440."""
 
 
 def escaped(text: object, longest: int = LONGEST) -> str:
-    r"""A text on one line: what is not printable as ``\x1b``, and a long one without its middle."""
+    r"""A text on one line: unprintable characters as ``\x1b``, and a long text without its middle."""
     return _printable(_shortened(str(text), longest))
 
 
 def escaped_lines(text: object, longest: int = 20_000) -> str:
-    """As `escaped`, with the text's own lines, such as those of a traceback."""
+    """The `escaped` text, with its own lines, such as those of a traceback."""
     lines = re.split(r"\r?\n", _shortened(str(text), longest))
     return "\n".join(_printable(line.replace("\t", "    ")) for line in lines)
 
 
 def short_repr(value: Any, longest: int = LONGEST) -> str:
-    """The ``repr`` of a value, as `escaped`; a line that says so if it has none."""
+    """The `escaped` ``repr`` of a value, or a line that says that it has none."""
     try:
         return escaped(repr(value), longest)
     except Exception as error:  # as for an integer of more digits than Python writes

@@ -1,4 +1,4 @@
-"""What is known of a component without importing it: its summary, and whether its module exists."""
+"""Facts about a component without importing it: its summary, and whether its module exists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _CLASS = re.compile(
     [ ]+[rR]?\"{3}([^\s"\\][^\n"\\]*)(?:\n|\"{3})""",
     re.MULTILINE | re.VERBOSE,
 )
-"""A class as most are written, with the first line of its docstring: a twentieth of the time of parsing."""
+"""A class in the usual form, with the first line of its docstring: this takes a twentieth of the
+time of parsing."""
 
 
 class Sources:
@@ -38,12 +39,12 @@ class Sources:
         return escaped(self._summaries(str(location.origin)).of(path).strip())
 
     def missing_module(self, target: str) -> str:
-        """Why the module of ``"module:Class"`` cannot be imported; empty if it exists."""
+        """The reason why the module of ``"module:Class"`` cannot be imported; empty if it exists."""
         module, _ = target.split(":")
         return f"its module {module} is missing" if self._locate(module) is None else ""
 
     def _located(self, module: str) -> ModuleSpec | str | None:
-        """Where a module is; None without one, "" for one that does not say.
+        """The place of a module; None if it is missing, "" if its place is unknown.
 
         `find_spec` on a dotted name would import its packages.
         """
@@ -61,7 +62,7 @@ class Sources:
 
 
 class _Summaries:
-    """The first lines of the docstrings in a file, which is parsed if one is not found at a glance."""
+    """The first lines of the docstrings in a file, which is parsed if the pattern does not match."""
 
     def __init__(self, file: str) -> None:
         self._text = _text(file)

@@ -24,21 +24,21 @@ REJECTING = "may_reject"
 
 
 def may_reject(specification: _Hook) -> _Hook:
-    """Mark a hook specification: what an implementation raises is an error that names its plugin.
+    """Mark a hook specification: an implementation's error is raised, with the name of its plugin.
 
-    What implementations of other hooks raise is recorded, and they are left out.
+    For other hooks, an implementation's error is recorded, and its result is left out.
     """
     setattr(specification, REJECTING, True)
     return specification
 
 
 def fold(name: str) -> str:
-    """A component name as it is looked up: lower case, dashes as underscores."""
+    """A component name for look-up: lower case, dashes as underscores."""
     return name.strip().lower().replace("-", "_")
 
 
 def normalize(distribution: str) -> str:
-    """A distribution name as packaging tools compare it."""
+    """A distribution name, normalized like in packaging tools."""
     return re.sub(r"[-_.]+", "-", distribution.strip()).lower()
 
 
@@ -63,8 +63,8 @@ class Kind:
         protocol: ``"module:Class"`` of the protocol that its components satisfy; a parameter with
             this type hint takes a component.
         supplied: Constructor parameters that the pipeline supplies, outside schema and record.
-        check: ``"module:function"`` that is given the kind's name and a built component, and returns what
-            is wrong with its optional members, a phrase each, beginning with the member's name.
+        check: ``"module:function"`` that takes the kind's name and a built component, and returns
+            the faults of its optional members, a phrase each that begins with the member's name.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Kind:
         return [name for name in missing if not hasattr(built, name)]
 
     def to_declare(self, names: Iterable[str]) -> str:
-        """How to declare those of its protocol's members that are True or False, for a message; or ""."""
+        """The way to declare the protocol's members that are True or False, for a message; or ""."""
         lines = []
         for name in names:
             member = getattr(vars(import_target(self.protocol)).get(name), "fget", None)
@@ -98,7 +98,7 @@ class Kind:
         return f": declare {' and '.join(lines)}" if lines else ""
 
     def wrong_members(self, built: object) -> list[str]:
-        """What is wrong with the optional members of an object, as ``check`` says it."""
+        """The faults of the optional members of an object, found by ``check``."""
         wrong: list[str] = import_target(self.check)(self.name, built) if self.check else []
         return wrong
 
@@ -126,7 +126,7 @@ class Project:
 
 @dataclass(frozen=True)
 class ComponentSpec:
-    """One component on offer.
+    """An available component.
 
     Args:
         kind: Name of its kind.
@@ -134,7 +134,7 @@ class ComponentSpec:
         target: ``"module:Class"``, imported by `load`.
         plugin: The distribution that offers it; filled in by discovery.
         version: The version of that distribution; filled in by discovery.
-        old_names: Names under which it is found too; filled in by discovery.
+        old_names: Its old names; filled in by discovery.
 
     Raises:
         InvalidSpec: If the name or the target does not have that form.
@@ -202,7 +202,7 @@ class LocalSpec(ComponentSpec):
         return cls(kind, name, f"{named.__module__}:{named.__qualname__}", LOCAL, value=value)
 
     def __post_init__(self) -> None:
-        """Nothing to check: `of` makes the name, and the target is never imported."""
+        """Check nothing: `of` makes the name, and the target is never imported."""
 
     # Two objects of one class are two components.
     def __eq__(self, other: object) -> bool:

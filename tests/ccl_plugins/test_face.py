@@ -87,7 +87,7 @@ def test_a_nested_component_that_lacks_members_is_named():
         assert str(raised.value) == (
             "objective.kernel: Unsigned has no positive_definite, which"
             " ccl_plugins.protocols.kernel.Kernel asks for: declare positive_definite = True or"
-            " positive_definite = False (whether no eigenvalue of k(z, z) is below 0)"
+            " positive_definite = False (whether all eigenvalues of k(z, z) are 0 or more)"
         )
 
 

@@ -154,7 +154,10 @@ def test_a_momentum_encoder_follows_the_adapters_alone(method, more):
         ),
         ({"alpha": 0.0}, "alpha of lora must be a finite number above 0, not 0"),
         ({"norms": 1}, "norms of lora must be true or false, not 1"),
-        ({"ranks": 4}, "lora takes rank and on, and alpha and norms .*, not 'rank', 'on', 'ranks'"),
+        (
+            {"ranks": 4},
+            "lora takes rank and on, and optionally alpha and norms .*, not 'rank', 'on', 'ranks'",
+        ),
     ],
 )
 def test_lora_that_does_not_fit_is_refused_in_a_sentence(changes, message):
@@ -173,7 +176,7 @@ def test_lora_that_is_no_table_or_leaves_out_a_key_is_refused():
 
 @pytest.mark.parametrize(("freeze", "on"), [("all", "qkv"), (2, "blocks.0.attn.qkv")])
 def test_layers_that_are_frozen_cannot_be_adapted(freeze, on):
-    with pytest.raises(ValueError, match="that freeze leaves out: freeze fewer, or none"):
+    with pytest.raises(ValueError, match="that freeze excludes: freeze fewer layers, or none"):
         vit({"rank": 4, "on": on}, freeze=freeze)
 
 

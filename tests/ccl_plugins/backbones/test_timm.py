@@ -119,7 +119,9 @@ def test_pretrained_weights_are_never_drawn_again(name, freeze, tmp_path):
 
 
 def test_pretrained_weights_and_the_cifar_stem_exclude_each_other():
-    with pytest.raises(ValueError, match="would leave random: use stem='default', or a checkpoint"):
+    with pytest.raises(
+        ValueError, match="would leave it random: use stem='default', or a checkpoint"
+    ):
         Timm("resnet18", pretrained=True, stem="cifar")
 
 

@@ -81,7 +81,7 @@ def test_weights_of_siglip_without_its_pooling_are_loaded_as_those_with_it(tmp_p
 def test_a_model_without_the_tokens_is_refused():
     with pytest.raises(ValueError, match=f"'both' needs a class token, .*'{SIGLIP}'.*'mean'"):
         vit(SIGLIP, "both")
-    with pytest.raises(ValueError, match="'resnet10t' is none: use features='default'"):
+    with pytest.raises(ValueError, match="'resnet10t' has none: use features='default'"):
         Timm("resnet10t", features="mean")
 
 

@@ -119,7 +119,7 @@ def test_of_one_installed_twice_both_places_are_named_and_the_first_counts(insta
     report = doctor(installed_plugins, "twice_2 twice_1")
     (text,) = [t for t in found(report, "remarks", "ccl-twice") if "more than once" in t]
     one, two = (installed_plugins.folder(f"twice_{n}").resolve() for n in (1, 2))
-    assert text == f"installed more than once, the first counts: 2.0 in {two}, 1.0 in {one}"
+    assert text == f"installed more than once, and the first is used: 2.0 in {two}, 1.0 in {one}"
     again = doctor(installed_plugins, "twice_1 twice_1")
     assert not [text for text in found(again, "remarks", "ccl-twice") if "more than once" in text]
 
@@ -129,7 +129,7 @@ def test_one_whose_module_is_gone_is_named_in_the_list_and_by_the_doctor(install
     assert "its module ccl_half is missing" in listed
     report = doctor(installed_plugins, "half")
     (text,) = found(report, "problems", "ccl-half")
-    assert "kernel half is offered, and its module ccl_half is missing: " in text
+    assert "kernel half is offered, but its module ccl_half is missing: " in text
     assert "pip install --force-reinstall ccl-half" in text
 
 

@@ -329,7 +329,7 @@ def test_seeds_are_one_row_with_mean_and_deviation(capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("--seeds 0,1 --seed 3", "--seed is one seed, and --seeds are several"),
+        ("--seeds 0,1 --seed 3", "--seed is one seed and --seeds are several"),
         ("--seeds 0,1 --set fit.seed=3", "--set fit.seed and the option for seed"),
         ("--epochs 2 --set fit.epochs=3", "--set fit.epochs and the option for epochs"),
         (

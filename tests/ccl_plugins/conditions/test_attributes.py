@@ -113,7 +113,7 @@ def test_tables_that_do_not_fit_are_refused_by_row_and_column(tmp_path, text, me
 
 def test_a_table_without_names_must_have_a_row_for_every_sample(tmp_path):
     (tmp_path / "a.csv").write_text("red\n1\n0\n1\n")
-    with pytest.raises(ValueError, match=r"3 rows, and the data set 2 samples: .*key="):
+    with pytest.raises(ValueError, match=r"3 rows, but the data set has 2 samples: .*key="):
         fit(Attributes(file=tmp_path / "a.csv"), Split(image=["a", "b"]))
 
 

@@ -171,9 +171,9 @@ def test_features_of_another_data_set_are_refused(tmp_path):
     with pytest.raises(ValueError, match="belongs to another data set"):
         fit(Encoder(file=tmp_path / "f.safetensors"), Images(seed=1))
     np.save(tmp_path / "f.npy", torch.rand(6, 3).numpy())
-    with pytest.raises(ValueError, match="6 rows, and the data set 5 samples"):
+    with pytest.raises(ValueError, match="6 rows, but the data set has 5 samples"):
         fit(Encoder(file=tmp_path / "f.npy"), Images(5))
-    with pytest.raises(ValueError, match=r"\.safetensors or \.parquet, not as 'f.csv'"):
+    with pytest.raises(ValueError, match=r"\.safetensors or \.parquet, not be named 'f.csv'"):
         fit(Encoder(file="f.csv"), Images())
 
 
@@ -208,9 +208,9 @@ def test_clip_is_a_tower_with_its_projection():
     clip = CLIP()
     assert clip.head
     assert timm.get_pretrained_cfg(clip.name).num_classes == 512
-    with pytest.raises(ValueError, match="no CLIP tower"):
+    with pytest.raises(ValueError, match="not a CLIP tower"):
         CLIP("resnet50")
-    with pytest.raises(ValueError, match="no CLIP tower"):
+    with pytest.raises(ValueError, match="not a CLIP tower"):
         CLIP("vit_base_patch16_clip_224.openai_ft_in1k")
 
 

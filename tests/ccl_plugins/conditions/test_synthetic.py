@@ -101,8 +101,11 @@ def test_samples_without_a_label_have_no_cluster():
             {"family": "mutual", "level": 1, "column": "size"},
             "'size' holds torch.float32 .* not class",
         ),
-        ({"family": "mutual", "level": 1, "mixed": 1}, "mixed= is a number of classes for family"),
-        ({"family": "entropy", "level": 1}, "mixed= is a number of classes for family"),
+        (
+            {"family": "mutual", "level": 1, "mixed": 1},
+            "mixed= is a number of classes, and only for family",
+        ),
+        ({"family": "entropy", "level": 1}, "mixed= is a number of classes, and only for family"),
     ],
 )
 def test_what_cannot_be_made_is_refused(given, message):

@@ -98,7 +98,9 @@ def test_classes_name_the_nodes_of_words_that_are_no_nodes(toy):
     node = WordNet(level=4, source=toy, missing="own")
     torch.testing.assert_close(fit(condition, split), fit(node, by_node))
     for wrong in (["sparrow"], "imagenet1k"):
-        with pytest.raises(ValueError, match="'label' 2 words: give one for each of a gull, a kes"):
+        with pytest.raises(
+            ValueError, match="'label' has 2 words: give one node for each of a gull, a kes"
+        ):
             fit(WordNet(level=4, source=toy, classes=wrong), split)
 
 
@@ -131,10 +133,10 @@ def test_edges_and_classes_that_make_no_tree_are_named(tmp_path, rows, labels, m
 def test_sources_that_are_not_there_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="source='imagenet' is not there"):
         fit(WordNet(level=2, source="imagenet"), Split(label=["a"]))
-    with pytest.raises(FileNotFoundError, match=r"no data\.noun in it"):
+    with pytest.raises(FileNotFoundError, match=r"it has no data\.noun"):
         fit(WordNet(level=2, source=str(tmp_path)), Split(label=["a"]))
     (tmp_path / "data.noun").write_text("  1 license\n00001740 03 n zz\n")
-    with pytest.raises(ValueError, match="line 2 is no synset: '00001740"):
+    with pytest.raises(ValueError, match="line 2 is not a synset: '00001740"):
         fit(WordNet(level=2, source=str(tmp_path)), Split(label=["a"]))
 
 
@@ -191,7 +193,7 @@ def test_the_shipped_table_is_what_the_tool_makes():
 @pytest.mark.parametrize(
     ("given", "label", "message"),
     [
-        ({}, ["tench"], r"^1 of 1 classes are no nodes of source='imagenet1k'; the first is 'tench' "
+        ({}, ["tench"], r"^1 of 1 classes are not nodes of source='imagenet1k'; the first is 'tench' "
          r"\(row 0, from 0, of the column 'label'\): its nodes are written as 'n01439121'; give classes="),
         ({}, ["n01440764", "n1443537"], r"'n1443537' \(row 1, from 0, .*\): did you mean 'n01443537'"),
         ({"classes": ["n01440764", "n0144353"]}, [0, 1], r"\(classes\[1\]; row 1, from 0, .* 'n01443537'"),
@@ -208,8 +210,8 @@ def test_a_file_that_is_no_hierarchy_is_told_from_one_that_is_missing(tmp_path):
     (tmp_path / "tree.tsv").write_text("parent\tchild\n")
     with pytest.raises(FileNotFoundError, match=r"tree\.tsv' ends neither in \.csv nor in"):
         fit(WordNet(level=2, source=str(tmp_path / "tree.tsv")), Split(label=["a"]))
-    with pytest.raises(FileNotFoundError, match=r"no data\.noun in it; Debian's package"):
+    with pytest.raises(FileNotFoundError, match=r"it has no data\.noun; Debian's package"):
         fit(WordNet(level=2, source=str(tmp_path)), Split(label=["a"]))
     (tmp_path / "data.noun").write_text("this is no synset\n")
-    with pytest.raises(ValueError, match=r"data\.noun, line 1 is no synset: .*'n01440764'"):
+    with pytest.raises(ValueError, match=r"data\.noun, line 1 is not a synset: .*'n01440764'"):
         fit(WordNet(level=2, source=str(tmp_path)), Split(label=["a"]))

@@ -135,7 +135,7 @@ def test_files_that_are_missing_or_damaged_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"\x89PNG", "no idx file of bytes: it begins with 89 50 4e 47"),
+        (b"\x89PNG", "not an idx file of bytes: it begins with 89 50 4e 47"),
         (b"\0\0\x08\x01\0\0\0\x03ab", r"has 10 bytes, and its shape \(3,\) needs 11"),
         (b"\0\0\x08\x01\0\0", "is damaged"),
         (b"\0\0\x08\x01\0\0\0\0", "is empty"),

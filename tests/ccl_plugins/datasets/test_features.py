@@ -83,7 +83,7 @@ def test_splits_that_are_not_right_are_told_where(changes, message):
 
 
 def test_sources_that_are_not_right_are_quoted(tmp_path):
-    with pytest.raises(ValueError, match="must have 'label', and this one has"):
+    with pytest.raises(ValueError, match="must have 'label', but this one has"):
         Features({"features": torch.zeros(2, 2)}, test_fraction=0.5).schema()
     with pytest.raises(ValueError, match="give test or test_fraction"):
         Features(blobs())
@@ -94,7 +94,7 @@ def test_sources_that_are_not_right_are_quoted(tmp_path):
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(ValueError, match=r"x\.safetensors is damaged"):
         Features(path, test_fraction=0.5).schema()
-    with pytest.raises(ValueError, match=r"end in \.safetensors, not as 'x\.npz'"):
+    with pytest.raises(ValueError, match=r"end in \.safetensors, but this is 'x\.npz'"):
         Features("x.npz", test_fraction=0.5).schema()
 
 

@@ -201,10 +201,10 @@ def test_a_wrong_key_is_named_with_those_that_there_are():
         ccl.create(
             "dataset", "torch", train=Columnar(), test=Columnar(), image="img", label="label"
         )("train")[0]
-    with pytest.raises(ValueError, match="give the key of the image"):
+    with pytest.raises(ValueError, match="give image=, the key of the image"):
         ccl.create("dataset", "torch", train=Columnar(), test=Columnar(), label="label")
     pairs = [(torch.zeros(3, 4, 4), 0)] * 2
-    with pytest.raises(ValueError, match="sample 0 is a tuple and no dictionary"):
+    with pytest.raises(ValueError, match="sample 0 is a tuple, not a dictionary"):
         ccl.create("dataset", "torch", train=pairs, test=pairs, image="image", label="label")
 
 
@@ -244,7 +244,7 @@ def test_a_pipe_among_the_images_is_left_out_and_not_waited_for(tmp_path):
     os.mkfifo(root / "cat" / "9.png")
     shutil.copytree(root, tmp_path / "both" / "test", ignore=shutil.ignore_patterns("9.png"))
     root.rename(tmp_path / "both" / "train")
-    with pytest.warns(UserWarning, match=r"cat/9\.png: it is no file"):
+    with pytest.warns(UserWarning, match=r"cat/9\.png: it is not a file"):
         split = ImageFolder(root=tmp_path / "both", on_error="skip")("train")
     assert len(split) == 6
 

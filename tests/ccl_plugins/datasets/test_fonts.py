@@ -74,7 +74,7 @@ def test_what_is_left_out_is_counted(folder):
     write_font(folder / "odd.ttf", "Odd", width=500)
     (folder / "broken.ttf").write_bytes(b"no font")
     (folder / "notes.txt").write_text("no font")
-    expected = "of 11 fonts 5 are left out: 1 cannot be read, 1 draw as another one does, 2 lack a"
+    expected = "of 11 fonts 5 are left out: 1 cannot be read, 2 lack a letter, 1 look"
     with pytest.warns(UserWarning, match=expected):
         splits = both(folder)
     assert sum(map(len, splits.values())) == 12

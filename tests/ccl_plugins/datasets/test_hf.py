@@ -124,7 +124,7 @@ def test_a_single_data_set_is_its_train_split(folder, tmp_path):
         ({"label": "class"}, "no column 'class'"),
         ({"image": "caption"}, "image must be one of .*'photo', not 'caption'"),
         ({"columns": ["taken"]}, "'taken' .* neither words nor numbers, but timestamp"),
-        ({"columns": ["caption"], "text": ["caption"]}, "'caption' cannot be text and"),
+        ({"columns": ["caption"], "text": ["caption"]}, "'caption' is named in text and"),
         ({"text": ["words"]}, "no column 'words'"),
     ],
 )

@@ -164,12 +164,12 @@ def test_what_is_not_there_is_named(root, tmp_path):
             [0, 0, 1, 1, 2, 2],
             0.1,
             None,
-            "of 6 samples leaves 5 to train on and 1 to test on, and each",
+            "of 6 samples leaves 5 to train on and 1 to test on, but each",
         ),
         ([0, 0, 1, 1], 0.9, None, "of 4 samples leaves 0 to train on and 4 to test on"),
         ([], 0.5, None, "of 0 samples leaves 0 to train on"),
-        ([0.5, 1.5], 0.5, None, "the label holds other numbers than class ids"),
-        ([0.0, float("nan")], 0.5, None, "the label holds other numbers than class ids"),
+        ([0.5, 1.5], 0.5, None, "the label holds numbers that are not class ids"),
+        ([0.0, float("nan")], 0.5, None, "the label holds numbers that are not class ids"),
     ],
 )
 def test_a_fraction_that_cannot_be_of_each_class_is_told_in_our_words(
@@ -261,7 +261,7 @@ def test_a_class_of_other_endings_alone_says_which_it_has(root):
 def test_images_beside_the_classes_are_counted(root):
     write_image(root / "train" / "0.png")
     with pytest.warns(
-        UserWarning, match=r"1 images in .*train are in no folder of a class, and left out"
+        UserWarning, match=r"1 images in .*train are not in a folder of a class and are left out"
     ):
         assert len(ImageFolder(root)("train")) == 6
 
@@ -294,7 +294,7 @@ def test_loops_of_links_end_and_are_counted(tmp_path):
     (root / "dog" / "itself").symlink_to("itself")
     (root / "dog" / "cats").symlink_to(root / "cat")
     with pytest.warns(
-        UserWarning, match=r"^4 links to folders .* read already or hold the link: "
+        UserWarning, match=r"^4 links to folders .* already read or contain the link: "
     ) as said:
         assert paths(root) == ["cat/deep/0.png", "dog/deep/0.png"]
     assert len(said) == 1
@@ -309,17 +309,18 @@ def test_a_file_that_several_links_lead_to_is_one_image(tmp_path):
     (root / "cat" / "1.png").symlink_to(tmp_path / "there" / "0.png")
     (root / "dog" / "there").symlink_to(tmp_path / "there")
     with pytest.warns(
-        UserWarning, match="3 images are there again through links, 1 of them in another"
+        UserWarning,
+        match="3 images are left out because links lead to them again, 1 of them in another",
     ) as said:
         assert paths(root) == ["cat/0.png", "cat/1.png", "dog/0.png"]
     (line,) = (str(each.message) for each in said)
-    assert f"as {root}/dog/there/0.png, which is {root}/cat/1.png" in line
+    assert f"{root}/dog/there/0.png is {root}/cat/1.png" in line
 
 
 def test_an_image_in_both_splits_through_links_is_said(root):
     (root / "test" / "owl" / "same.png").symlink_to(root / "train" / "owl" / "0.png")
     with pytest.warns(
-        UserWarning, match=r"1 images are in train and in test, .*test/owl/same\.png, which"
+        UserWarning, match=r"1 images are both in train and in test, .*test/owl/same\.png is"
     ):
         assert len(ImageFolder(root)("test")) == 7
 

@@ -123,11 +123,11 @@ def test_texts_and_groups_are_those_that_all_have():
         (
             own(place=["x"] * 4),
             {},
-            r"'place' has words in b and ids alone in a.*apart=\['label', 'place'\]",
+            r"'place' has words in b but only ids in a.*apart=\['label', 'place'\]",
         ),
-        (own(source=[1] * 4), {}, "b has a column 'source' already: give column="),
+        (own(source=[1] * 4), {}, "b already has a column 'source': give column="),
         (own(patient=[1] * 4, group="patient"), {}, "must have one of the same name, or none"),
-        (own(), {"apart": ["age"]}, "apart names 'age', which is no column of class ids"),
+        (own(), {"apart": ["age"]}, "apart names 'age', which is not a column of class ids"),
     ],
     ids=["types", "shapes", "words", "source", "groups", "apart"],
 )

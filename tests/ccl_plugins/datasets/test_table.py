@@ -191,7 +191,7 @@ def test_a_table_that_is_not_right_is_told_where(path, old, new, message):
         ({"blocks": {"b": ["is_*"]}}, r"block 'b': no column is one of \['is_\*'\]"),
         (
             {"blocks": {"b": ["closure"]}},
-            "'b' is made of numbers, and column 'closure' has 'Lace up'",
+            "'b' needs numbers, but column 'closure' has 'Lace up'",
         ),
         ({"blocks": {"age": ["has_*"]}}, "block 'age' has the name of a column"),
         ({"value_types": {"attributes": "categorical"}}, None),
@@ -279,7 +279,7 @@ def test_a_missing_caption_is_named_by_its_row(path, old, new, message):
     "other", [{"label": "caption"}, {"columns": ["caption"]}, {"split": "caption"}]
 )
 def test_a_column_of_text_is_nothing_else(path, other):
-    with pytest.raises(ValueError, match="'caption' cannot be text"):
+    with pytest.raises(ValueError, match="'caption' is named in text"):
         ImageTable(path, **{"split": "split", "text": ["caption"], **other})
 
 

@@ -25,7 +25,7 @@ def test_a_split_has_its_texts_by_column():
         (["a cat", None, "a dog"], "texts, row 1 \\(from 0\\): 'caption' is empty"),
         (["a cat", "a dog", "  "], "row 2 \\(from 0\\): 'caption' is empty"),
         (["a cat", "a dog", float("nan")], "row 2 \\(from 0\\): 'caption' is empty"),
-        ([3, "a dog", "a cat"], "row 0 \\(from 0\\): 'caption' is 3 and no text"),
+        ([3, "a dog", "a cat"], "row 0 \\(from 0\\): 'caption' is 3 and not a text"),
         (["a cat"], "3 samples, but rows in {'caption': 1}"),
     ],
 )

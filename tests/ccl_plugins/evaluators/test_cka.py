@@ -114,7 +114,9 @@ def test_a_run_keeps_the_features_before_training(tmp_path):
     assert after < 0.9999
     assert run.measure(CKA())["features/cka"].value == after
     assert run.measure(CKA("biased"))["features/cka"].value < 0.9999
-    with pytest.warns(UserWarning, match="left out where runs are chosen: it reads the features"):
+    with pytest.warns(
+        UserWarning, match="left out of the choice between runs: it reads the features"
+    ):
         assert "features/cka" not in run.validate()
     make_pipeline().fit(out=tmp_path / "run", progress=False, overwrite=True)
     assert not (tmp_path / "run" / "original.safetensors").exists()

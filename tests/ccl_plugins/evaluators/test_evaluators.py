@@ -449,13 +449,13 @@ def test_samples_without_a_value_are_left_out_and_counted(caplog):
         caplog.clear()
         assert values(evaluator(holes, holes)) == values(evaluator(part, part))
         assert caplog.text.count("missing in 20 of 90 samples") == 2
-    with pytest.raises(ValueError, match="'label' has a value for none of 90 samples"):
+    with pytest.raises(ValueError, match="'label' has no value for any of 90 samples"):
         LinearProbe()(frozen(whole.features, label=torch.full((90,), -1)), whole)
 
 
 def test_shapes_that_do_not_belong_together_are_quoted():
     data = blobs()
-    with pytest.raises(ValueError, match="has 4 rows, the features have 90"):
+    with pytest.raises(ValueError, match="has 4 rows, but the features have 90"):
         LinearProbe()(frozen(data.features, label=torch.arange(4)), data)
     with pytest.raises(ValueError, match=r"\(0, 5\)"):
         LinearProbe()(frozen(torch.zeros(0, 5), label=torch.zeros(0, dtype=torch.long)), data)
@@ -487,7 +487,7 @@ def test_features_too_large_to_compare_are_refused_by_every_probe(value):
     x[7, 4] = value
     for evaluator in (LinearProbe(), KNN(k=5), Regression()):
         with pytest.raises(
-            ValueError, match=r"feature 4 of row 7 \(from 0\) is -?1e.* all others vanish"
+            ValueError, match=r"feature 4 of row 7 \(from 0\) is -?1e.* hide all others"
         ):
             evaluator(frozen(x, **train.metadata), test)
         with pytest.raises(ValueError, match="feature 4 of row 7"):

@@ -93,7 +93,7 @@ def test_a_single_sample_has_no_rank():
 
 @pytest.mark.parametrize("evaluator", OF_PROJECTIONS, ids=lambda each: type(each).__name__)
 def test_what_projections_do_not_define_is_said(evaluator):
-    with pytest.raises(ValueError, match="come without projections of views"):
+    with pytest.raises(ValueError, match="have no projections of views"):
         evaluator(frozen(), frozen(None))
     with pytest.raises(UndefinedMetric, match="of 1 samples are too few"):
         evaluator(frozen(), frozen(VIEWS[:, :1]))
@@ -151,7 +151,7 @@ def test_the_quick_solvers_are_about_as_good_as_the_usual_ones():
 
 
 def test_quick_solvers_choose_their_penalty_themselves():
-    with pytest.raises(ValueError, match=r"give no reg, not 0.1"):
+    with pytest.raises(ValueError, match=r"leave reg=0.1 out"):
         LinearProbe(solver="least_squares", reg=0.1)
     with pytest.raises(ValueError, match="'gcv' or None, not 'gvc'"):
         Regression(reg="gvc")

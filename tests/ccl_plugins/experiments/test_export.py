@@ -81,7 +81,7 @@ def test_files_that_are_of_no_export_are_not_replaced(run, tmp_path):
     others = ((tmp_path, "README.md"), (run.path, "SHA256SUMS"))
     for folder, name in (*others, (tmp_path / "model", "model.safetensors")):
         before = (folder / name).read_bytes()
-        with pytest.raises(ValueError, match=f"{name}, which is of no export"):
+        with pytest.raises(ValueError, match=f"{name}, which no export wrote"):
             run.export(folder)
         assert (folder / name).read_bytes() == before
     (tmp_path / "README.md").unlink()

@@ -109,7 +109,7 @@ def test_a_loss_that_is_not_finite_ends_it():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"steps": 21}, "the run has 20 steps, and 21 learning rates are to be tried"),
+        ({"steps": 21}, "the run has 20 steps, but 21 learning rates should be tried"),
         ({"steps": 19}, "steps"),
         ({"least": 0.0}, "least"),
         ({"least": 1.0, "most": 1.0}, "most must be above least, 1, not 1"),
@@ -152,4 +152,4 @@ def test_the_command_prints_a_rate_and_leaves_only_the_plot(capsys):
     assert len(rows) == 40
     assert rows[0]["lr"] == 1e-6
     assert main(["find-lr", "run.toml", "--quiet"]) == 2
-    assert "the run has 2 steps, and 100 learning rates are to be tried" in capsys.readouterr().err
+    assert "the run has 2 steps, but 100 learning rates should be tried" in capsys.readouterr().err

@@ -223,7 +223,7 @@ def test_the_validation_part_has_all_classes_where_rows_repeat_them_in_turn():
     assert len(held) == 144
     assert held.equal(validation_rows(1437)[1])
     assert (held % 10).unique().tolist() == list(range(10))
-    with pytest.raises(ValueError, match="two training samples or more, there are 1"):
+    with pytest.raises(ValueError, match="two training samples or more, but there are 1"):
         validation_rows(1)
 
 
@@ -351,7 +351,7 @@ def test_a_constant_column_is_told_in_a_line_and_the_table_has_the_rest(
     lines = [str(each.message) for each in found if "age" in str(each.message)]
     assert len(lines) == 2, "before and after training"
     doses = [
-        str(each.message) for each in found if "'dose' has a value for none" in str(each.message)
+        str(each.message) for each in found if "'dose' has no value for any" in str(each.message)
     ]
     assert len(doses) == 2
     for line in lines:

@@ -112,12 +112,12 @@ def test_views_of_images_alone_may_be_written_as_a_modality():
         ),
         (
             {"transform": {"image": Plain(), "text": {"use": "tokens", "length": 20}}},
-            "takes texts of up to 16 tokens, and its views make texts of up to 20 tokens: give it length ="
+            "takes texts of up to 16 tokens, but its views make texts of up to 20 tokens: give it length ="
             " 20",
         ),
         (
             {"method": {"use": "dual", "towers": {"text": {**TEXT, "vocabulary": 100}}}},
-            "takes token ids below 100, and its views make token ids below 257: give it vocabulary = 257",
+            "takes token ids below 100, but its views make token ids below 257: give it vocabulary = 257",
         ),
         (
             {
@@ -217,7 +217,9 @@ class Alone(InfoNCE):
 
 def test_a_queue_that_nothing_reads_is_a_warning_and_none_is_not():
     dual = {"use": "dual", "towers": {"text": TEXT}}
-    with pytest.warns(UserWarning, match="compares with no queue, so dual's has no effect"):
+    with pytest.warns(
+        UserWarning, match="does not compare with a queue, so that of dual has no effect"
+    ):
         pipeline(method={**dual, "queue_size": 32}, objective=Alone())
     pipeline(method=dual, objective=Alone())
 

@@ -78,7 +78,7 @@ def test_a_run_in_use_is_refused_and_one_that_was_killed_is_not(copied_run, work
 def test_a_run_that_went_on_since_it_was_checked_is_not_thrown_back(copied_run):
     prepared = prepare(check_run(make_pipeline(epochs=4), copied_run, resume=True))
     make_pipeline(epochs=3).fit(out=copied_run, resume=True, progress=False)
-    with pytest.raises(RunExists, match="another process has gone on with this run: start again"):
+    with pytest.raises(RunExists, match="another process has continued this run: start again"):
         train(prepared, progress=False)
 
 

@@ -13,7 +13,7 @@ from ccl_plugins.cli import main
 from ccl_plugins.experiments.export import export
 from ccl_plugins.explore.viewer_file import embed
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*was changed; in")
+pytestmark = pytest.mark.filterwarnings("ignore:.*was changed; the record in")
 
 IMAGES = torch.arange(4 * 3 * 32 * 32).reshape(4, 3, 32, 32).remainder(255).to(torch.uint8)
 
@@ -89,7 +89,7 @@ def test_a_renamed_parameter_of_the_loss_takes_no_weights_with_it(trained, chang
 def test_without_its_method_the_backbone_is_read_back_alone(trained, changed):
     run = changed(lambda record: record["method"].update(use="method:ccl-gone/byom"))
     with pytest.warns(
-        UserWarning, match="method cannot be rebuilt, and its backbone is read .*byom"
+        UserWarning, match="method cannot be rebuilt, so only its backbone is read .*byom"
     ):
         found = run.encode(IMAGES)
     torch.testing.assert_close(found, trained[1])

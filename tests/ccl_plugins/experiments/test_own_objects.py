@@ -159,7 +159,7 @@ def test_what_is_missing_is_named_with_the_call_that_gives_it(trained, ask, said
     with pytest.raises(ccl.PluginFailed) as raised:
         ask(ccl.load(trained[0]))
     assert "made with objects of a session" in str(raised.value)
-    assert f'give the same again, as ccl.load("{trained[0]}", {said}' in str(raised.value)
+    assert f'give the same objects again, with ccl.load("{trained[0]}", {said}' in str(raised.value)
 
 
 def test_the_command_line_says_the_call_too(trained, capsys):
@@ -182,7 +182,7 @@ def test_the_command_line_says_the_call_too(trained, capsys):
         (
             {"dataset": Ages()},
             ccl.InvalidConfig,
-            "dataset: the run was made with dataset:local/mydata, and this is dataset:local/ages",
+            "dataset: the run was made with dataset:local/mydata, but this is dataset:local/ages",
         ),
         (
             {"dataset": "color_digits"},
@@ -203,7 +203,7 @@ def test_the_command_line_says_the_call_too(trained, capsys):
         (
             {"objective.kernel": ccl.local("kernel", Ring, radius=3.0)},
             ccl.InvalidConfig,
-            "objective.kernel: the run was made with others: radius: 2.0 -> 3.0",
+            "objective.kernel: the run was made with other parameters: radius: 2.0 -> 3.0",
         ),
         (
             {"evaluate.1": type("Count", (), {})()},

@@ -187,12 +187,12 @@ def test_the_table_says_n_and_p_and_when_there_are_too_few_seeds():
     text = str(compared(two([0.7, 0.8, 0.9], [0.75, 0.9, 0.92])))
     p = paired({0: 0.7, 1: 0.8, 2: 0.9}, {0: 0.75, 1: 0.9, 2: 0.92}).p
     assert f"+0.05667 (p {p:.2g})" in text
-    assert "n = 3 common seeds: p < 0.05 takes a mean difference of 2.48 standard" in text
+    assert "n = 3 common seeds: p < 0.05 needs a mean difference of 2.48 standard" in text
     one = str(compared(two([0.7], [0.8], interval=(0.76, 0.84))))
     assert "0.8 (0.76 to 0.84)" in one
     assert "+0.1\n" in one
     assert "(p " not in one
-    assert "n = 1: with one seed in common, luck cannot be told from a difference" in one
+    assert "n = 1: with one seed in common, a difference cannot be told from chance" in one
     alone = str(compared(two([0.7, 0.8], [])))
     assert "DIFFERENCE" not in alone
 

@@ -172,7 +172,7 @@ def test_an_objective_that_masks_no_samples_is_refused_with_ignored_values():
 
     compose(Bare(), "label")
     for objective in (Bare(), {"use": "mixture", "objectives": [Bare(), "infonce"]}):
-        with pytest.raises(ValueError, match="Bare is no subclass of ContrastiveObjective"):
+        with pytest.raises(ValueError, match="Bare is not a subclass of ContrastiveObjective"):
             compose(objective, {"use": "label", "missing": "ignore"})
 
 

@@ -102,7 +102,7 @@ def test_a_folder_with_a_run_is_refused_and_left_alone(finished):
     before = {p: p.stat().st_mtime_ns for p in finished.path.rglob("*")}
     with pytest.raises(RunExists, match=r"already holds a run: --resume .* --overwrite"):
         finished.pipeline.fit(out=finished.path)
-    with pytest.raises(ValueError, match="give one of them"):
+    with pytest.raises(ValueError, match="give only one of them"):
         finished.pipeline.fit(out=finished.path, resume=True, overwrite=True)
     with pytest.raises(ValueError, match=r"cannot be shared by 3 processes"):
         finished.pipeline.fit(out=finished.path, overwrite=True, devices=3)
@@ -177,7 +177,7 @@ def test_a_record_of_a_plug_in_that_is_not_installed_says_what_to_install(tmp_pa
 def test_another_version_is_one_warning(tmp_path, finished):
     record = dict(finished.record, versions={"ccl-plugins": "0.0.1"})
     (tmp_path / "pipeline.json").write_text(json.dumps(record))
-    with pytest.warns(UserWarning, match=r"made with ccl-plugins 0.0.1, and .* is installed"):
+    with pytest.warns(UserWarning, match=r"made with ccl-plugins 0.0.1, but .* is installed"):
         _ = ccl.load(tmp_path).pipeline
 
 

@@ -246,7 +246,7 @@ def test_prototypes_that_move_after_a_step_do_not_keep_an_anchor_from_being_draw
 
 
 def test_a_loss_that_is_no_mean_over_anchors_has_no_weights_of_one_anchor():
-    with pytest.raises(DoesNotApply, match="AlignUniform is no mean over anchors"):
+    with pytest.raises(DoesNotApply, match="AlignUniform is not a mean over anchors"):
         derivatives(AlignUniform(), in_batch(batch()), 0)
 
 
@@ -634,7 +634,9 @@ def test_collapsed_features_have_no_map(runs, tmp_path, monkeypatch):
 def test_a_constant_condition_is_named():
     for values in (torch.ones(9, 2), torch.zeros(9, dtype=torch.long)):
         value_type = "continuous" if values.is_floating_point() else "categorical"
-        with pytest.raises(DoesNotApply, match="condition 'age' has one value in all of 9 samples"):
+        with pytest.raises(
+            DoesNotApply, match="condition 'age' has the same value in all of 9 samples"
+        ):
             known_rows([Values(values, value_type, name="age")], 20)
     with pytest.raises(DoesNotApply, match="condition 'age' is known of 0 samples only"):
         known_rows([Values(torch.full((9,), torch.nan), "continuous", name="age")], 20)

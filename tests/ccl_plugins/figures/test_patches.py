@@ -91,7 +91,7 @@ def test_the_patches_of_a_run_average_to_its_features(runs):
 
 def test_a_run_without_patches_is_left_out_or_named(runs):
     assert len(Patches()(runs).axes) == 2 * 4
-    with pytest.raises(DoesNotApply, match=r"lenet5 has no patches, as those of timm have"):
+    with pytest.raises(DoesNotApply, match=r"lenet5 has no patches, which this figure draws"):
         Patches()({"lenet5": runs["lenet5"]})
 
 

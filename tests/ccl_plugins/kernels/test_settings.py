@@ -57,12 +57,12 @@ def test_a_kernel_prints_its_settings_and_defaults(kernel, printed):
         (
             lambda: Linear("median"),
             "scale must be a number above 0, not 'median': the linear kernel has no distances to take"
-            " a median of; normalize=True makes it free of scale",
+            " a median of; normalize=True makes the kernel independent of the scale",
         ),
         (
             lambda: Polynomial(scale="median"),
             "scale must be a number above 0, not 'median': the polynomial kernel has no distances to"
-            " take a median of; normalize=True makes it free of scale",
+            " take a median of; normalize=True makes the kernel independent of the scale",
         ),
         (lambda: Product([]), "Product needs one or more kernels, not []"),
         (lambda: Sum(()), "Sum needs one or more kernels, not ()"),
@@ -148,7 +148,7 @@ def test_an_archive_of_several_arrays_is_quoted(tmp_path):
     with pytest.raises(ValueError) as error:  # noqa: PT011  # the whole message is compared
         Precomputed(str(file))(torch.arange(2), torch.arange(2))
     assert str(error.value) == (
-        f"{file} holds ['a', 'b']: give one array, or what scipy.sparse.save_npz writes"
+        f"{file} holds ['a', 'b']: give a file with one array, or one of scipy.sparse.save_npz"
     )
 
 

@@ -311,7 +311,7 @@ def test_a_run_without_loggers_keeps_its_curves(tmp_path):
 def test_curves_that_are_gone_are_told_when_a_run_goes_on(tmp_path):
     run = compose(epochs=1).fit(out=tmp_path / "run", progress=False)
     run.folder.history.unlink()
-    with pytest.warns(UserWarning, match=r"history\.csv is gone: .* begins after step 2"):
+    with pytest.warns(UserWarning, match=r"history\.csv is missing: .* begin after step 2"):
         compose().fit(out=run.path, resume=True, progress=False)
 
 

@@ -50,7 +50,7 @@ def test_a_saved_condition_is_the_one_that_was_fitted(tmp_path):
 def test_a_saved_condition_of_another_data_set_is_refused(tmp_path):
     file = tmp_path / "z.safetensors"
     save_table(file, fit(Label(), Images()), "categorical", Images())
-    with pytest.raises(ValueError, match="5 rows, and the data set 4 samples"):
+    with pytest.raises(ValueError, match="5 rows, but the data set has 4 samples"):
         fit(Saved(file), Images(4))
     with pytest.raises(ValueError, match="belongs to another data set"):
         fit(Saved(file), Images(seed=1))

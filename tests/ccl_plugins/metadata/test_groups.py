@@ -104,7 +104,7 @@ def test_groups_are_held_out_together_for_validation_and_monitors():
     assert out.groups.equal(groups[held])
     assert train.groups.equal(groups[rows])
     with pytest.raises(
-        ValueError, match="needs two training groups of samples or more, there are 1"
+        ValueError, match="needs two training groups of samples or more, but there are 1"
     ):
         validation_rows(4, torch.zeros(4).long())
 

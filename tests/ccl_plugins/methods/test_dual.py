@@ -144,7 +144,7 @@ def test_each_way_of_reading_pairs_runs_on_two_towers(case, views):
         (
             {"text": text()},
             ("image", "image"),
-            "dual has a tower for 'text', and the views are of image:",
+            "dual has a tower for 'text', but the views are of image:",
         ),
         (
             {"text": text()},
@@ -161,7 +161,7 @@ def test_towers_and_views_that_do_not_go_together_are_refused(towers, modalities
 
 
 def test_another_number_of_views_is_refused():
-    with pytest.raises(ValueError, match="embeds views of image, text, and got 3 views"):
+    with pytest.raises(ValueError, match="embeds views of image, text, but got 3 views"):
         dual().embed(sample(images=2))
 
 

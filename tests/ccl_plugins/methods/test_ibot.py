@@ -317,7 +317,10 @@ def test_views_that_are_drawn_on_the_device_are_masked_too(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"mask_ratio": (0.5, 0.1)}, r"mask_ratio must be .*as \[0.1, 0.5\].* not \(0.5, 0.1\)"),
+        (
+            {"mask_ratio": (0.5, 0.1)},
+            r"mask_ratio must be .*such as \[0.1, 0.5\].* not \(0.5, 0.1\)",
+        ),
         ({"mask_ratio": (0.0, 0.0)}, "mask_ratio must be the least and the largest"),
         ({"mask_ratio": (0.5, 1.5)}, r"from 0 to 1, not \(0.5, 1.5\)"),
         ({"mask_ratio": (0.1,)}, "mask_ratio must be the least and the largest"),
@@ -400,7 +403,7 @@ def test_a_run_with_guides_and_monitors_is_rebuilt(tmp_path, monkeypatch):
     torch.testing.assert_close(again.parts.method.state_dict(), saved)
     images = (255 * torch.rand(2, 3, 32, 32)).byte()
     torch.testing.assert_close(again.encode(images), run.encode(images))
-    with pytest.raises(DoesNotApply, match="Guided is no mean over anchors"):
+    with pytest.raises(DoesNotApply, match="Guided is not a mean over anchors"):
         weights(again)  # of masked views too
 
 

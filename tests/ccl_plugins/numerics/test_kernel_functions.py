@@ -166,7 +166,7 @@ def test_a_kernel_declares_whether_it_is_positive_definite():
     with pytest.raises(TypeError, match=names):
         is_positive_definite(lambda a, b: a @ b.T, "cclk")
     for kernel, name in ((RBF, "the class RBF"), ("rbf", "'rbf'")):
-        with pytest.raises(TypeError, match=rf"cclk needs a kernel, as RBF\(.*, and not {name}"):
+        with pytest.raises(TypeError, match=rf"cclk needs a kernel, such as RBF\(.*, not {name}"):
             is_positive_definite(kernel, "cclk")
 
 

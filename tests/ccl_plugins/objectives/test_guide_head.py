@@ -176,15 +176,17 @@ def test_values_of_another_width_or_class_are_refused():
         ready(head, **bits)
         for z in (AGE, torch.stack([AGE, AGE])):
             pairs = replace(pairs_of(), samples=Samples({"digit": z}, features=FEATURES))
-            with pytest.raises(ValueError, match="digit has 2 columns, and the head predicts 3"):
+            with pytest.raises(ValueError, match="digit has 2 columns, but the head predicts 3"):
                 head.loss(pairs)
     classes = ready(Classification(on="digit"))
     classes.check_condition({"digit": AGE + 3})  # columns are no class ids
     with pytest.raises(ValueError, match="digit holds the class id 3, and the head has 3 classes"):
         classes.check_condition({"digit": IDS + 1})
-    with pytest.raises(ValueError, match=r"'digit' needs a table .* there is one of 'age'; a"):
+    with pytest.raises(
+        ValueError, match=r"'digit' needs a table .* the tables are of 'age', and a"
+    ):
         classes.setup({"age": Table(AGE)}, SIZES)
-    with pytest.raises(ValueError, match=r"there is one of none"):
+    with pytest.raises(ValueError, match=r"the tables are of no condition"):
         classes.setup({}, SIZES)
 
 

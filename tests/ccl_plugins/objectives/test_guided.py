@@ -873,19 +873,19 @@ def test_a_guide_that_says_in_words_whether_it_keeps_is_refused_when_it_is_built
 
 KEEP, HIDE = {"on": "z", "keep": True}, {"on": "z", "keep": False}
 REFUSED = {
-    "no guides": ([], "guides must be one or more"),
+    "no guides": ([], "give one or more guides"),
     "no table": (
         ["color"],
         "guides\\[0\\] must be a table, such as {on = ..., keep = ..., by = ...}, not 'c",
     ),
     "unknown key": (
         [{**KEEP, "bye": 1}],
-        "guides\\[0\\] takes on, keep, by, and weight, at, suppress .* unexpected .* 'bye'",
+        "guides\\[0\\] takes on, keep and by, and optionally weight, at .* unexpected .* 'bye'",
     ),
     "missing key": ([{"on": "z"}], "guides\\[0\\] takes .* missing .* 'keep' and 'by'"),
     "a name": (
         [{**KEEP, "by": "regression"}],
-        "by must be an objective, as Regression\\(\\), not 'regression'; names are for files",
+        "by must be an objective, such as Regression\\(\\), not 'regression'; names are for files",
     ),
     "negative weight": (
         [{**KEEP, "by": HSIC(), "weight": -1}],
@@ -906,7 +906,7 @@ REFUSED = {
     ),
     "kept and suppressed": (
         [{**KEEP, "by": Classification(), "suppress": "uniform"}],
-        "guide on 'z' by Classification keeps it: suppress = 'uniform' is for keep = false",
+        "guide on 'z' by Classification keeps the condition: suppress = 'uniform' is for keep = false",
     ),
     "uniform regression": (
         [{**HIDE, "by": Regression(), "suppress": "uniform"}],
@@ -926,7 +926,7 @@ REFUSED = {
     ),
     "hiding to keep": (
         [{**KEEP, "by": FairCCLK(RBF())}],
-        "guide on 'z' by FairCCLK would hide it: FairCCLK is for keep = false",
+        "guide on 'z' by FairCCLK would hide the condition: FairCCLK is for keep = false",
     ),
     "alike, one of them by default": (
         [{**KEEP, "by": Regression()}, {**KEEP, "by": Regression(), "at": "features"}],
@@ -942,15 +942,15 @@ REFUSED = {
     ),
     "hiding reversed": (
         [{**HIDE, "by": FairCCLK(RBF()), "suppress": "reversal"}],
-        "hides it by being minimized: leave suppress out",
+        "hides the condition when it is minimized: leave suppress out",
     ),
     "attracting to hide": (
         [{**HIDE, "by": SupCon()}],
-        "SupCon does not hide it by itself: take suppress = 'reversal'",
+        "SupCon does not declare that it hides the condition: take suppress = 'reversal'",
     ),
     "attracting to uniform": (
         [{**HIDE, "by": SupCon(), "suppress": "uniform"}],
-        "SupCon does not hide it by itself",
+        "SupCon does not declare that it hides the condition",
     ),
     "no condition": ([{**KEEP, "by": InfoNCE()}], "needs an objective that reads one condition"),
     "several": (

@@ -55,7 +55,7 @@ def test_class_ids_are_asked_for(objective):
 MESSAGES = [
     (
         lambda: FairCCLK(RBF(), ridge=1e-30),
-        "ridge must be 0, or 1e-12 or more: beside a similarity of 1 less is lost, not 1e-30",
+        "ridge must be 0, or at least 1e-12 (float64 loses less beside a similarity of 1), not 1e-30",
     ),
     (
         lambda: FAIR(X, Y),
@@ -68,7 +68,7 @@ MESSAGES = [
     ),
     (
         lambda: FAIR(X, Y, condition={"condition": Z, "color": Z}),
-        "FairCCLK reads condition: {any}, and not the condition 'color'",
+        "FairCCLK reads condition: {any}, but not the condition 'color'",
     ),
     (
         lambda: FairCCLK(RBF(), on="color", exclude=(RBF(), 1.0, "size"))(X, Y, condition=Z),
@@ -119,12 +119,12 @@ MESSAGES = [
     (
         lambda: SupCon()(X, Y, condition=torch.tensor([0, 1, -1, 1, -1, 0])),
         "condition holds class ids below 0 in 2 of 6 rows: [2, 4]; ids begin at 0, and -1 means a"
-        ' missing value: missing="ignore" leaves these out',
+        ' missing value: missing="ignore" leaves such samples out',
     ),
     (
         lambda: SupCon()(X, Y, condition=torch.tensor([0, 1, -1, -2, -1, 0]), missing="ignore"),
         "condition holds class ids below -1 in 1 of 6 rows: [3]; ids begin at 0, and -1 means a"
-        ' missing value: missing="ignore" leaves these out',
+        ' missing value: missing="ignore" leaves such samples out',
     ),
     (
         lambda: FAIR(X, Y, condition=Z, missing="drop"),

@@ -381,11 +381,11 @@ def test_sums_of_products_read_the_conditions_of_all():
     ("build", "message"),
     [
         (lambda: Product(), r"kernels=\[...\] of one condition, or on=.* not none"),
-        (lambda: Product([RBF()], {"age": RBF()}), "give one of them, not both"),
+        (lambda: Product([RBF()], {"age": RBF()}), "give exactly one, not both"),
         (lambda: Product(on={}), "one or more kernels, not {}"),
         (
             lambda: Sum(on={"age": Product(on={"pose": RBF()})}),
-            "kernels of one condition each, and one of them names 'pose' itself",
+            "kernels of one condition each, but one kernel names 'pose' itself",
         ),
         (
             lambda: Sum([Product(on={"pose": RBF()}), Delta()]),

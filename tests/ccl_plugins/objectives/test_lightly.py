@@ -254,7 +254,12 @@ def test_a_loss_that_cannot_be_used_is_refused_in_one_line(name):
             ValueError,
             "nu_param must be a finite number, not inf",
         ),
-        ("NTXentLoss", {"temperature": {"start": 1}}, TypeError, "must be a number, as lightly"),
+        (
+            "NTXentLoss",
+            {"temperature": {"start": 1}},
+            TypeError,
+            "must be a number, because lightly",
+        ),
         ("VICRegLoss", {"nu_param": "1"}, TypeError, "nu_param must be a number, not '1'"),
         ("NTXentLoss", {"temperature": True}, TypeError, "temperature must be a number, not True"),
         (

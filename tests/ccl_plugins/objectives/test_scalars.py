@@ -224,7 +224,7 @@ def test_a_number_can_be_set_anew():
         (
             lambda: FairCCLK(RBF(), ridge=scheduled("linear", 0.1, 0.0)),
             ValueError,
-            "ridge must be 1e-12 or more where it changes over training",
+            "ridge must be at least 1e-12 if it changes over training",
         ),
         (
             lambda: CACRMoCoV3({"learn": True, "start": 1}),
@@ -234,7 +234,7 @@ def test_a_number_can_be_set_anew():
         (
             lambda: ClInfoNCE({"learn": True, "start": 1}, form="released"),
             ValueError,
-            "would fall to lower the factor",
+            "would fall, because this lowers the factor",
         ),
     ],
 )

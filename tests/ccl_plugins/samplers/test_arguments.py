@@ -47,8 +47,8 @@ def test_what_does_not_fit_is_said_in_full():
         "conditional_pair takes kernel= or nearest=, not both"
     )
     assert message(SameCondition, condition=NUMBERS) == (
-        "same_condition needs a categorical condition, and this one holds numbers, (12, 2)"
-        " torch.float32: make class ids of it with clusters(of=..., k=...)"
+        "same_condition needs a categorical condition, but this one holds numbers, (12, 2)"
+        " torch.float32: make class ids of them with clusters(of=..., k=...)"
     )
     assert message(Imbalanced, condition=NUMBERS).startswith("imbalanced needs a categorical")
     assert message(Imbalanced, condition=CLASSES[:, None]) == (
@@ -99,7 +99,7 @@ def test_small_values_are_counted_in_full():
     )
     assert message(SameCondition, condition=torch.arange(12), small="leave_out") == (
         "12 of 12 values of the condition, 12 of 12 samples, have fewer samples than batch_size = 4:"
-        " with small='leave_out' none is left; take a smaller one"
+        " with small='leave_out' no value is left; take a smaller batch_size"
     )
     with pytest.warns(UserWarning, match="have fewer") as warned:
         SameCondition("leave_out", condition=SMALL, size=12, batch_size=4, seed=0)

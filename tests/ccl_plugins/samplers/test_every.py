@@ -118,7 +118,7 @@ def test_small_values_are_left_out_with_a_warning():
         sampler = SameCondition("leave_out", condition=SMALL, size=24, batch_size=5, seed=0)
     for e in range(20):  # a value that is not left out is not in every epoch
         assert sorted(torch.cat(epoch(sampler, e)).tolist()) == list(range(20))
-    with pytest.raises(ValueError, match="none is left"):
+    with pytest.raises(ValueError, match="no value is left"):
         SameCondition("leave_out", condition=torch.arange(24), size=24, batch_size=5, seed=0)
 
 
@@ -150,7 +150,7 @@ def test_the_exponential_rule_takes_any_number_of_steps():
         ({"selection": 2**32}, "selection must be at most 4294967295, not 4294967296"),
         (
             {"batch_size": 90},
-            r"batch_size must be 1 to \d+, the samples that are kept of 96, not 90",
+            r"batch_size must be 1 to \d+, the number of kept samples of 96, not 90",
         ),
     ],
 )

@@ -209,7 +209,7 @@ def test_a_run_that_is_not_finished_is_refused(small_run, tmp_path):
     assert not (tmp_path / "folder").exists()
 
 
-@pytest.mark.filterwarnings("ignore:.*was changed; in")
+@pytest.mark.filterwarnings("ignore:.*was changed; the record in")
 @pytest.mark.parametrize("kind", ["objective", "backbone"])
 def test_a_plug_in_that_is_gone_takes_what_it_computes(small_run, tmp_path, kind):
     folder = shutil.copytree(small_run.path, tmp_path / "run")

@@ -70,13 +70,13 @@ def test_a_dry_run_writes_the_folder_and_needs_no_hub(hub, timm_run, tmp_path, c
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["me/model"], "give the license of these weights, as --license mit"),
+        (["me/model"], "give the license of these weights, such as --license mit"),
         (["--license", "mit"], "name the repository, as in ccl push RUN me/model"),
         (["me/model", "--license", "MIT License"], "as 'mit' or 'cc-by-nc-4.0', not 'MIT License'"),
-        (["me/model/x", "--license", "mit"], "a repository is named as 'me/model'"),
-        (["model", "--license", "mit"], "a repository is named as 'me/model', not 'model'"),
-        (['me/x"); import os #', "--dry-run", "out"], "a repository is named as 'me/model'"),
-        (["me/x.git", "--dry-run", "out"], "a repository is named as 'me/model'"),
+        (["me/model/x", "--license", "mit"], "a repository is named like 'me/model'"),
+        (["model", "--license", "mit"], "a repository is named like 'me/model', not 'model'"),
+        (['me/x"); import os #', "--dry-run", "out"], "a repository is named like 'me/model'"),
+        (["me/x.git", "--dry-run", "out"], "a repository is named like 'me/model'"),
         (["me/x", "--license", "MIT License", "--dry-run", "out"], "not 'MIT License'"),
     ],
 )
@@ -113,7 +113,7 @@ def test_a_hub_that_is_not_reached_is_one_line(hub, timm_run, capsys, error):
 
 def test_a_public_repository_takes_nothing_that_is_private(hub, timm_run, capsys):
     assert push(timm_run, "me/model", "--license", "mit", "--private") == 2
-    assert "me/model is there already and is public" in capsys.readouterr().err
+    assert "me/model already exists and is public" in capsys.readouterr().err
     assert [each[0] for each in hub.calls] == ["create"]
     hub.private = True
     assert push(timm_run, "me/model", "--license", "mit", "--private") == 0

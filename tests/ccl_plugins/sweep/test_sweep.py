@@ -925,13 +925,13 @@ def test_a_sweep_without_a_validation_part_is_refused_before_any_cell_is_trained
     write(GRID)
     assert run() == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "needs two training groups of samples or more, there are 1; data of your own" in line
+    assert "needs two training groups of samples or more, but there are 1; data of your own" in line
     assert not Path("out").exists()
 
 
 @pytest.mark.filterwarnings("ignore:the measured samples are of")
 @pytest.mark.filterwarnings("ignore:the evaluator regression.* is left out")
-@pytest.mark.filterwarnings("ignore:the evaluator cka.* is left out where runs are chosen")
+@pytest.mark.filterwarnings("ignore:the evaluator cka.* is left out of the choice between runs")
 @pytest.mark.parametrize("metric", ["features/cka", "age/r2"])
 def test_a_metric_that_cannot_choose_is_told_before_training(metric, capsys):
     """One compares with the network before training; the other is constant on one plate."""
@@ -957,7 +957,7 @@ def test_an_evaluator_that_cannot_choose_is_named_and_the_sweep_goes_on(capsys):
     Path("base.toml").write_text(TOML.replace('["knn"]', '["knn", "cka"]'))
     write(GRID, *ONE)
     with pytest.warns(
-        UserWarning, match="evaluator cka.* left out where runs are chosen: it reads"
+        UserWarning, match="evaluator cka.* left out of the choice between runs: it reads"
     ):
         assert run() == 0
     assert "features/cka: no number where cells are chosen" in capsys.readouterr().out

@@ -166,24 +166,24 @@ REFUSED = {
     "classes of numbers": (
         {"on": "color", "keep": False, "by": "classification"},
         {},
-        "the guide on 'color' by Classification needs a categorical or multi_label condition, and it is"
-        " continuous: take by = 'classification' for class ids and 0/1 columns, 'regression' for numbers",
+        "the guide on 'color' by Classification needs a categorical or multi_label condition, but this one"
+        " is continuous: take by = 'classification' for class ids and 0/1 columns, 'regression' for num",
     ),
     "a regression of classes": (
         {"on": "digit", "keep": True, "by": "regression"},
         {},
-        "the guide on 'digit' by Regression needs a continuous condition, and it is categorical: take by ="
-        " 'classification' for class ids",
+        "the guide on 'digit' by Regression needs a continuous condition, but this one is categorical:"
+        " take by = 'classification' for class ids",
     ),
     "clusters of numbers": (
         {"on": "color", "keep": True, "by": {"use": "cl_infonce"}},
         {},
-        "the guide on 'color' by ClInfoNCE needs a categorical condition, and it is continuous",
+        "the guide on 'color' by ClInfoNCE needs a categorical condition, but this one is continuous",
     ),
     "computed in every step": (
         {"on": "z", "keep": True, "by": "regression"},
         {"z": BATCH},
-        "Regression of 'z' learns a head for the values of a table, and the condition 'z' is computed in"
+        "Regression of 'z' learns a head for the values of a table, but the condition 'z' is computed in"
         " every step",
     ),
 }

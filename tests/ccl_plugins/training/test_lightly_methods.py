@@ -69,7 +69,7 @@ def test_a_queue_beside_it_is_a_warning():
         "method": {"use": "moco_v2", "queue_size": 32, **SIZES},
         "objective": {"use": "lightly", "loss": "VICRegLoss"},
     }
-    with pytest.warns(UserWarning, match="Lightly compares with no queue"):
+    with pytest.warns(UserWarning, match="Lightly does not compare with a queue"):
         ccl.Pipeline.from_dict(table)
 
 

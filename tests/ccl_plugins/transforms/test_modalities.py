@@ -65,7 +65,7 @@ def test_files_that_are_no_tokenizers_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no tokenizer .*none.json"):
         TokenTransform(path=tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"bad.json' is no tokenizer"):
+    with pytest.raises(ValueError, match=r"bad.json' is not a file of"):
         TokenTransform(path=tmp_path / "bad.json")
 
 
@@ -77,7 +77,7 @@ def test_a_panic_of_rust_in_a_tokenizers_file_is_a_mistake_of_the_file(tmp_path,
 
     (tmp_path / "bad.json").write_text("{}")
     monkeypatch.setattr("tokenizers.Tokenizer.from_str", panic, raising=True)
-    with pytest.raises(ValueError, match=r"bad.json' is no tokenizer.*index out of bounds"):
+    with pytest.raises(ValueError, match=r"bad.json' is not a file of.*index out of bounds"):
         TokenTransform(path=tmp_path / "bad.json")
 
 
@@ -109,7 +109,7 @@ def test_a_column_is_a_view_with_or_without_noise():
 )
 def test_a_sample_without_a_value_is_named(column):
     with pytest.raises(
-        ValueError, match=r"'age' need a finite value of every sample, and sample 1 has none"
+        ValueError, match=r"'age' need a finite value of every sample, but sample 1 has none"
     ):
         ColumnTransform("age").check_values(column)
 

@@ -186,9 +186,9 @@ def test_other_numbers_of_channels_can_be_cropped_flipped_and_jittered_alone():
     given = torch.rand(5, 16, 16).mul(255).byte()
     for view in views(given):
         torch.testing.assert_close(view, views.plain(given.flip(-1)))
-    with pytest.raises(ValueError, match="5 channels can be cropped, flipped and jittered alone"):
+    with pytest.raises(ValueError, match="5 channels can only be cropped, flipped and jittered"):
         SimCLRTransform(size=16, **five)
-    with pytest.raises(ValueError, match="std has 5 numbers: give mean as many, too"):
+    with pytest.raises(ValueError, match="std has 5 numbers: give mean the same number"):
         SimCLRTransform(size=16, std=five["std"], **CROP_ONLY)
 
 
