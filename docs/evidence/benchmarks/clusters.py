@@ -13,7 +13,7 @@ from typing import Any
 
 import faiss
 import torch
-from pages import parser, publish
+from pages import parser, publish, span
 from torch import Tensor
 
 from ccl_plugins.conditions import Clusters
@@ -93,6 +93,8 @@ def main() -> None:
             f" {errors['faiss']:.4f} | {errors['clusters']:.4f} |"
         )
     report = f"""# Clusters of embeddings beside faiss
+
+**`clusters` takes {span(lines, 4)} times the time of faiss.**
 
 {options.rows:,} points of {WIDTH} numbers, {options.k:,} clusters, {options.iterations} Lloyd steps from
 random points; then every point gets its nearest centroid. `faiss` is `faiss.Kmeans(...).train` and

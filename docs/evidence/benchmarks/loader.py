@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 from lightly.transforms import SimCLRTransform
-from pages import parser, publish
+from pages import parser, publish, span
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 from torchvision.transforms.v2.functional import to_pil_image
@@ -64,8 +64,11 @@ def main() -> None:
     options = options_of()
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
+    rows = [row(case, workers, options) for case in CASES for workers in (0, 2)]
     lines = [
         "# What the loader costs\n",
+        f"**Ours reads {span(rows, 5)} times as many images a second as torch's loader; with views of a"
+        f" whole batch {span(rows, 7)} times, most with small images.**\n",
         "Images per second, two SimCLR views of each, for three loaders that read the same images in turns:"
         " torch's",
         "`DataLoader` with lightly's `SimCLRTransform`, ours with `simclr`, and ours with `simclr` and"
@@ -80,10 +83,7 @@ def main() -> None:
         "| images | workers | lightly | ours | ratio | batched | ratio |",
         "|---|---|---|---|---|---|---|",
     ]
-    for case in CASES:
-        for workers in (0, 2):
-            lines.append(row(case, workers, options))
-    publish("\n".join(lines) + "\n", "loader.md", options)
+    publish("\n".join([*lines, *rows]) + "\n", "loader.md", options)
 
 
 def options_of() -> argparse.Namespace:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 
 
@@ -17,6 +18,12 @@ def parser(doc: str | None, quick: str) -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, default=Path(__file__).parent)
     made.add_argument("--quick", action="store_true", help=f"{quick}; nothing is written")
     return made
+
+
+def span(rows: Iterable[str], column: int) -> str:
+    """The least and the largest number in a column of a table's rows: ``"0.87 to 1.18"``."""
+    found = [row.split("|")[column].strip() for row in rows]
+    return " to ".join(sorted({min(found, key=float), max(found, key=float)}, key=float))
 
 
 def publish(report: str, name: str, options: argparse.Namespace) -> None:
