@@ -235,7 +235,7 @@ def test_what_cannot_be_clustered_is_refused_at_once(given, message):
 def test_more_clusters_than_samples_and_infinite_points_are_refused():
     with pytest.raises(ValueError, match="k=41 clusters cannot be made of 40 samples"):
         fit_embedded(Clusters(41), blobs())
-    with pytest.raises(ValueError, match=r"row 2 \(from 0\) is not"):
+    with pytest.raises(ValueError, match=r"row 2 \(from 0\) has others"):
         kmeans(torch.tensor([[0.0], [1.0], [float("inf")]]), 2)
 
 

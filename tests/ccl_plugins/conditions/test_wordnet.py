@@ -86,7 +86,7 @@ def test_class_ids_are_named_by_words_or_by_a_list(toy):
     assert fit(named, Split(label=torch.tensor([0, -1]))).tolist()[1] == -1
     with pytest.raises(ValueError, match="'label' holds class ids such as 0, not words"):
         fit(WordNet(level=4, source=toy), Split(label=ids))
-    with pytest.raises(ValueError, match="7 in row 1 \\(from 0\\), and there are 7 classes"):
+    with pytest.raises(ValueError, match="7 in row 1 \\(from 0\\), but there are 7 classes"):
         fit(named, Split(label=torch.tensor([0, 7])))
 
 

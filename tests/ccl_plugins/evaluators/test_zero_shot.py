@@ -127,7 +127,7 @@ def test_few_classes_have_no_top5():
     ("evaluator", "message"),
     [
         (ZeroShot("a {}", "wordless"), "'wordless' has no words for its class ids: give names="),
-        (ZeroShot("a {}", names=["a", "b"]), "class id 4, and there are 2 names"),
+        (ZeroShot("a {}", names=["a", "b"]), "class id 4, but there are 2 names"),
         (ZeroShot({"cat": "a cat"}), "'dog' has no prompt; the classes of 'label' are cat, dog"),
         (
             ZeroShot({**dict.fromkeys(NAMES, "x"), "bat": "a bat"}),
@@ -160,7 +160,7 @@ def test_towers_are_needed_and_must_be_finite():
 @pytest.mark.parametrize(
     ("prompts", "message"),
     [
-        ("a cat", r"'a cat' has no {}, in place of which the class's name stands"),
+        ("a cat", r"'a cat' has no {}, the place of the class's name"),
         (["a {}", "cat"], "'cat' has no {}"),
         ([], r"prompts must be one or more texts, not \[\]"),
         ({}, "prompts must name the classes"),

@@ -134,9 +134,9 @@ def test_a_resumed_run_is_the_unbroken_one(run, tmp_path):
         (
             '{use = "fair_cclk", kernel = {use = "sum",'
             ' on = {age = {use = "product", on = {pose = "rbf"}}}}}',
-            "one of them names 'pose' itself",
+            "one kernel names 'pose' itself",
         ),
-        ('{use = "fair_cclk", kernel = {use = "product"}}', "give one of them, not none"),
+        ('{use = "fair_cclk", kernel = {use = "product"}}', "give exactly one, not none"),
     ],
 )
 def test_what_does_not_fit_is_refused_when_a_pipeline_is_composed(objective, message):

@@ -233,7 +233,7 @@ def test_a_wrong_value_in_a_block_is_named_by_its_row(small, value_type, wrong, 
     values[6, 1] = wrong
     with pytest.raises(ValueError, match=message):
         check_values("z", values, value_type, 7)
-    with pytest.raises(ValueError, match="a value in none of its 7 rows"):
+    with pytest.raises(ValueError, match="no value in any of its 7 rows"):
         check_values("z", torch.full((7, 3), torch.nan), value_type, 7, "drop")
 
 

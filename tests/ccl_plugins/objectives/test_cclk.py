@@ -82,7 +82,8 @@ def test_an_indefinite_kernel_is_refused():
 @pytest.mark.parametrize("build", [*OBJECTIVES.values(), lambda kernel: Sum([RBF(), kernel])])
 def test_a_kernel_that_does_not_declare_whether_it_is_positive_definite_is_refused(build, kernel):
     with pytest.raises(
-        TypeError, match=r"^[A-Z]\w+ needs a kernel(, as RBF| with the member positive_definite)"
+        TypeError,
+        match=r"^[A-Z]\w+ needs a kernel(, such as RBF| with the member positive_definite)",
     ):
         build(kernel)
 
@@ -117,7 +118,7 @@ def test_the_warning_about_a_low_temperature_quotes_it_at_the_line_that_builds()
     with pytest.warns(UserWarning) as found:  # noqa: PT030  # the whole message is compared
         FairCCLK(RBF(), 0.02, form="released")
     assert str(found[0].message) == (
-        'FairCCLK with form="released" clamps sums of exponentials at 1e20, which scores reach at a'
+        'FairCCLK with form="released" clamps sums of exponentials at 1e20, and scores reach this at a'
         " temperature below 0.022: temperature=0.02 makes the loss meaningless; use a higher one, or"
         ' form="paper"'
     )

@@ -99,7 +99,7 @@ def test_a_refreshed_condition_must_drop_the_same_samples():
 
 
 def test_nothing_left_and_unknown_policies_are_refused():
-    with pytest.raises(ValueError, match="a value in none of its 6 rows"):
+    with pytest.raises(ValueError, match="no value in any of its 6 rows"):
         fitted(z=Given(torch.full((6,), -1), "drop"))
     with pytest.raises(ValueError, match="'error', 'own', 'ignore', 'drop', not 'guess'"):
         fitted(z=Given(IDS, "guess"))

@@ -185,8 +185,8 @@ def test_the_views_after_the_first_show_the_partner_in_every_modality(separate):
 @pytest.mark.parametrize(
     ("of", "message"),
     [
-        ({"text": TokenTransform()}, "need.* one of the image, .*; there are those of text"),
-        ({}, "there are those of nothing"),
+        ({"text": TokenTransform()}, "need.* one of the image, .*; given are those of text"),
+        ({}, "given are those of nothing"),
         ({"image": TokenTransform()}, "the transform of 'image' reads the column 'caption'"),
         ({"image": Plain(), "all": several()}, "the transform of 'all' is of several modalities"),
     ],

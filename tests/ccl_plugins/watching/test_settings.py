@@ -31,7 +31,7 @@ def test_by_default_it_is_measured_after_each_epoch_of_10_steps_or_more():
         ({"evaluate": [{"use": "knn", "column": "height"}]}, "reads the column 'height'"),
         (
             {"evaluate": ["zero_shot"]},
-            "compares images with texts, which is possible after training",
+            "compares images with texts, which is possible only after",
         ),
         ({"every_epoch": 1}, "monitor: unknown key 'every_epoch'. Did you mean 'every_epochs'"),
         ("on", "monitor must be a table, such as {every_epochs = 1}, or \"off\", not 'on'"),

@@ -148,7 +148,7 @@ def test_its_graph_is_a_condition_by_name_with_momentum_keys_and_not_with_a_queu
 
     fit = {"epochs": 1, "batch_size": 64, "max_steps": 2, "workers": 0, "progress": False}
     fit["out"] = tmp_path / "run"
-    with pytest.raises(ValueError, match="NeighborGraph, compares samples of one batch alone"):
+    with pytest.raises(ValueError, match="NeighborGraph, compares only samples of one batch"):
         compose(ccl.method("moco_v2", hidden=16, dim=8, queue_size=512)).fit(**fit)
     run = compose(ccl.method("moco_v3", hidden=16, dim=8)).fit(**fit)
     assert (run.path / "weights.pt").is_file()
