@@ -83,7 +83,7 @@ def require_no_seeding(use: Callable[[], Any]) -> None:
 
 
 def require_same_in_any_order_of_files(observe: Callable[[], Any]) -> None:
-    """Raise an AssertionError unless results are equal in whichever order a folder lists its files."""
+    """Raise an AssertionError unless results are independent of the order in which a folder lists files."""
     with listed(reverse=False) as folders:
         expected = observe()
     if not folders:
@@ -147,7 +147,7 @@ def require_same_on_two_ranks(
 
 @contextlib.contextmanager
 def warnings_ignored() -> Iterator[None]:
-    """A component may warn inside, even where warnings are errors."""
+    """A component may warn inside, even if warnings are errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -165,7 +165,7 @@ def all_equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
 
 @contextlib.contextmanager
 def on_meta() -> Iterator[None]:
-    """What is called on the device ``meta``, which has no numbers, must compute with nothing on the CPU.
+    """A call on the device ``meta``, which has no numbers, must not use tensors on the CPU.
 
     Raises:
         AssertionError: If it does.

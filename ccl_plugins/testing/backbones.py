@@ -176,7 +176,7 @@ def check_images_before_do_not_count(subject: Subject) -> None:
 
 
 CHANNELS, SIZES = (1, 3, 4), (0.5, 0.75, 1, 1.125, 1.5, 2)
-"""Channels, and heights by that of the kit's images, for which checks are compared with the network."""
+"""Channels, and heights relative to the kit's images, with which checks and network are compared."""
 
 
 def check_takes_what_it_does_not_refuse(subject: Subject) -> None:

@@ -1,4 +1,4 @@
-"""What broke a law: an exception on one line, and where it was raised."""
+"""The cause of a broken law: an exception on one line, and its place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import ccl_registry as engine
 
 LONGEST = 400
-"""Characters of a message that are shown."""
+"""The most characters of a message that are shown."""
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,10 @@ from ccl_plugins.testing.subject import Subject
 VIEWS, BATCH_SIZE = 2, 8
 
 CACHE = "ccl-check-cache-"
-"""How the name of a cache begins that the kit makes."""
+"""The beginning of the name of a cache that the kit makes."""
 
 MANY = 136
-"""Samples of more than one batch of most loaders by which conditions read images."""
+"""The number of samples, more than one batch of most loaders with which conditions read images."""
 
 
 def observe(subject: Subject, condition: Any) -> Any:
@@ -359,7 +359,7 @@ class _Watched(Split):
 def check_a_missing_value_stays_missing(subject: Subject) -> None:
     """A value that is missing in the metadata (NaN or -1) must be missing in the condition, or refused.
 
-    What it gives in place of one, such as a mean or a class, would be compared as if it were known.
+    A substitute, such as a mean or a class, would be compared like a known value.
     """
     condition = _build_fitted(subject)
     known, parts = fit(condition), _parts(condition)

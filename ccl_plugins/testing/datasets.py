@@ -41,7 +41,7 @@ from ccl_plugins.testing.subject import Subject
 SPLITS = ("train", "test")
 
 COMPARED = 32
-"""Rows of a split, evenly spaced, whose images are compared one by one."""
+"""The number of rows of a split, evenly spaced, whose images are compared one by one."""
 
 LOOKED_AT = {"train": 1024, "test": 256}
 """Rows of each split, evenly spaced, of which those of one are looked for in the other."""
@@ -257,7 +257,7 @@ def check_what_is_missing_says_so(subject: Subject) -> None:
 
 
 NO_WORDS = ("", "nan", "<NA>", "NaT")
-"""What a missing value is as a string in Python; ``None`` is a word of real tables."""
+"""The strings of missing values in Python; ``None`` is a word of real tables."""
 
 
 def _columns(values: Tensor) -> Iterable[Tensor]:
@@ -389,7 +389,7 @@ def _drawn_alike(choice: engine.Choice, supplied: Mapping[str, Any]) -> dict[str
 
 
 def _digests(choice: engine.Choice, supplied: Mapping[str, Any]) -> dict[str, Tensor]:
-    """What stands for each column, and for the images that are compared, of each split."""
+    """The data to compare for each column, and for the compared images, of each split."""
     dataset, found = choice.build(supplied), {}
     for name in SPLITS:
         split = dataset(name)
@@ -403,7 +403,7 @@ def _digests(choice: engine.Choice, supplied: Mapping[str, Any]) -> dict[str, Te
 
 
 def _digest(parts: Iterable[Any]) -> Tensor:
-    """What stands for tensors or words, as data to compare."""
+    """Tensors or words as data to compare."""
     digest = hashlib.sha256()
     for each in parts:
         if isinstance(each, Tensor):

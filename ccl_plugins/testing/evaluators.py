@@ -31,9 +31,10 @@ def splits(train: int = 60, test: int = 30) -> tuple[Frozen, Frozen]:
 
 
 def noise(train: int, test: int, *, seed: int = 0, width: int = 120) -> tuple[Frozen, Frozen]:
-    """Splits whose features say nothing: ``width`` numbers that depend on nothing.
+    """Splits with features of noise: ``width`` random numbers.
 
-    There are more of them than 60 samples, so that what is fitted to these gets them right.
+    There are more numbers than 60 samples, so a probe that is fitted to these samples predicts them
+    right.
     """
     more = (train, seed), (test, seed + 10)
     first, second = (_frozen(n, start, told=False, width=width) for n, start in more)
@@ -252,17 +253,17 @@ def check_features_that_tell_score_better(subject: Subject) -> None:
 
 
 LESS = 0.05
-"""By which part of itself a right number changes with those of other samples; the built-ins: by .45."""
+"""The least relative change of a right number if samples get others' numbers; built-ins: .45."""
 
 NARROWEST, WIDEST = 0.65, 4.0
-"""What part of a share's width an interval may have, wider over a part of the samples; the built-ins: 1."""
+"""The least and the most width of an interval, relative to a share's over as many samples; built-ins: 1."""
 
 WORSE = 0.3
-"""By which part of itself a right number may be worse than noise; the built-ins: by .09."""
+"""The most, relative to itself, by which a right number may be worse than noise; built-ins: .09."""
 
 
 def _gain(measured: Measurement, other: float, luck: float = 0.0) -> float:
-    """By how much a value is better than another one and luck, in parts of the larger."""
+    """The amount by which a value is better than another one beyond chance, relative to the larger."""
     sign = 1 if measured.direction == "higher" else -1
     gain = sign * (measured.value - other)
     return (gain + luck) / max(abs(measured.value), abs(other), 1e-12)
@@ -372,7 +373,7 @@ def check_other_test_features_change_the_number(subject: Subject) -> None:
 
 
 OTHER_ROWS = range(20, 56, 3)
-"""Where the samples begin whose features three others get: all twelve shares are equal once in 50,000."""
+"""The first samples whose features three others get: all twelve shares are equal once in 50,000."""
 
 
 def _with_features_of(split: Frozen, rows: slice, start: int) -> Frozen:
