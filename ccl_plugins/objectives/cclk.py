@@ -331,7 +331,7 @@ class HardNegCCLK(FairCCLK):
 
 
 class WeaklySupCCLK(CCLK):
-    r"""Weigh positives by similarity of the condition, to learn an auxiliary variable (WeaklySup-CCLK).
+    r"""Weigh positives by similarity of an auxiliary condition, to learn from it (WeaklySup-CCLK).
 
     ``-log( c_i / (c_i + Σ_{j≠i} e_ij) )``.  Positives: the samples weighted by the conditional
     operator, the own other view among them. Negatives: the other samples, of equal weight. Anchors
