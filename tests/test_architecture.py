@@ -52,6 +52,7 @@ NEIGHBORS = {
     "networks": {"arguments", "files"},
     "protocols": {"pairs"},
     "metadata": {"protocols"},
+    "methods": {"objectives"},
     "__main__": {"__init__"},
 }
 """What a part imports of its own layer."""

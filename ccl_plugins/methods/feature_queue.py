@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ccl_plugins.arguments import WIDEST, matrix, one_of, whole
 from ccl_plugins.numerics.distributed import gather
 from ccl_plugins.numerics.gram import RunningGram, Statistic
+from ccl_plugins.objectives.inputs import Questions, ask_of_values, by_name, long_ids, of_type
 from ccl_plugins.pairs.pairs import Pairs, with_keys
 from ccl_plugins.pairs.queue import Queue
 from ccl_plugins.pairs.samples import Samples
@@ -108,6 +109,7 @@ class FeatureQueue(nn.Module):
         *,
         embedding: Literal["sphere", "raw"] = "sphere",
         gather_distributed: bool = False,
+        missing: Literal["error", "ignore"] = "error",
     ) -> Pairs:
         """A batch of your own loop, compared with its keys and with the queue.
 
@@ -121,17 +123,22 @@ class FeatureQueue(nn.Module):
             embedding: ``"sphere"`` normalizes queries and keys; ``"raw"`` does not, for an
                 objective whose attribute ``embedding`` is ``"raw"``.
             gather_distributed: Compare with the keys of all processes; each has n samples.
+            missing: ``"error"`` refuses samples without a value of a condition (NaN, -1 among class
+                ids). On a GPU, for which this does not wait, the loss is NaN instead. ``"ignore"``
+                leaves these samples out of the loss, as anchors and as keys.
 
         Raises:
-            ValueError: For shapes that do not fit, and for a condition or an index without exactly
-                one row per sample.
+            ValueError: For shapes that do not fit, for a condition or an index without exactly one
+                row per sample, for inf, and for a condition that the keys in the queue lack.
         """
         shapes, d = (tuple(queries.shape), tuple(keys.shape)), self.keys.shape[1]
         if len({*shapes}) > 1 or queries.ndim not in (2, 3) or shapes[0][-1] != d:
             raise ValueError(
                 f"queries and keys must both be (n, {d}) or (u, n, {d}), not {shapes[0]} and {shapes[1]}"
             )
-        named = {"condition": condition} if isinstance(condition, Tensor) else dict(condition or {})
+        ignore = one_of("missing", missing, ("error", "ignore")) == "ignore"
+        given = {"condition": condition} if isinstance(condition, Tensor) else dict(condition or {})
+        named = {name: long_ids(rows) for name, rows in given.items()}
         per_sample = named if index is None else {**named, "index": index}
         for name, rows in per_sample.items():
             if _last_view(rows).shape[:1] != queries.shape[-2:-1]:
@@ -140,15 +147,42 @@ class FeatureQueue(nn.Module):
                     f" {tuple(rows.shape)}"
                 )
         views = queries.reshape(-1, *queries.shape[-2:])
+        if not torch.compiler.is_compiling():
+            self._refuse_other(named)
+            questions = Questions()
+            for name, rows in named.items():
+                ask_of_values(name, rows, questions, ignore)
+            if views.device.type == "cpu" and named and not questions.answered():
+                questions.refuse()
+            views = questions.mark(views)
         pairs = with_keys(
             views,
             keys.detach().reshape(views.shape),
-            Samples(named, index),
+            Samples(named, index, ignored=tuple(named) if ignore else ()),
             first_key_view=1 if len(views) == 1 else 0,
             gather_distributed=gather_distributed,
         )
         raw = one_of("embedding", embedding, ("sphere", "raw")) == "raw"
         return self.add_to(pairs if raw else pairs.normalized())
+
+    def _refuse_other(self, named: Mapping[str, Tensor]) -> None:
+        """Refuse conditions that the keys in the queue do not have, or have in another form."""
+        held = self.conditions
+        for name, rows in named.items():
+            new = _last_view(rows)
+            if name not in held:
+                if self.filled:  # read once: from then on the condition is held
+                    raise ValueError(
+                        f"the {int(self.filled)} keys in the queue have no {name!r}: give it from the first"
+                        " batch on, or make a new queue"
+                    )
+            elif (old := held[name]).shape[1:] != new.shape[1:] or (
+                old.is_floating_point() != new.is_floating_point()
+            ):
+                raise ValueError(
+                    f"the queue holds {name!r} as {_form(old)}, and a batch has it as {_form(new)}: give"
+                    " all batches one form, or make a new queue"
+                )
 
     def add_to(self, pairs: Pairs, own: Literal["ignore", "negative"] = "ignore") -> Pairs:
         """Pairs whose anchors are compared with the queue too.
@@ -333,7 +367,8 @@ class QueuedLoss(nn.Module):
         objective: Any objective.
         size: Keys that the queue holds, 1 or more.
         dim: d, their dimension, 1 or more.
-        gather_distributed: Compare with the keys of all processes.
+        gather_distributed: Compare with the keys of all processes. The objective's own
+            ``gather_distributed=True`` has the same effect.
     """
 
     def __init__(
@@ -342,7 +377,8 @@ class QueuedLoss(nn.Module):
         super().__init__()
         self.objective = objective
         self.queue = FeatureQueue(size, dim)
-        self.gather_distributed = gather_distributed
+        own: bool = getattr(objective, "gather_distributed", False)
+        self.gather_distributed = gather_distributed or own
 
     def forward(
         self,
@@ -350,19 +386,24 @@ class QueuedLoss(nn.Module):
         keys: Tensor,
         condition: Tensor | Mapping[str, Tensor] | None = None,
         index: Tensor | None = None,
+        missing: Literal["error", "ignore"] = "error",
     ) -> Tensor:
         """The loss of a batch; the arguments are those of `FeatureQueue.pairs`.
 
         Raises:
-            ValueError: For shapes that do not fit, and for a batch of more keys than the queue holds.
+            TypeError: For a missing condition, one that is not read, or one of another value type.
+            ValueError: As `FeatureQueue.pairs`, and for a batch of more keys than the queue holds.
         """
+        name, wanted = type(self.objective).__name__, self.objective.conditions
+        given = by_name(name, wanted, condition)
         pairs = self.queue.pairs(
             queries,
             keys,
-            condition,
+            {key: of_type(name, key, z, wanted[key]) for key, z in given.items()},
             index,
             embedding=self.objective.embedding,
             gather_distributed=self.gather_distributed,
+            missing=missing,
         )
         if not queries.requires_grad:
             loss: Tensor = self.objective.loss(pairs)
@@ -376,6 +417,10 @@ class QueuedLoss(nn.Module):
 def holds_conditions(key: str) -> bool:
     """Whether an entry of a state dict holds a queue's condition rows, where values may be missing."""
     return key.rpartition(".")[2].startswith(_CONDITION)
+
+
+def _form(rows: Tensor) -> str:
+    return f"({', '.join(['n', *map(str, rows.shape[1:])])}) {rows.dtype}"
 
 
 def _last_view(rows: Tensor) -> Tensor:

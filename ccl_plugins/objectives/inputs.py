@@ -40,6 +40,11 @@ class Questions:
         numbers = [*more, *(number for number, _ in self._asked)]
         return not numbers or math.isfinite(sum(numbers[1:], numbers[0].detach()))
 
+    def mark(self, x: Tensor) -> Tensor:
+        """``x``, or NaN if an answer is wrong; this waits for nothing."""
+        wrong = [~number.isfinite() for number, _ in self._asked]
+        return x.masked_fill(torch.stack(wrong).any(), torch.nan) if wrong else x
+
     def refuse(self) -> None:
         """Raise the error of the first question that fails, if any does: a sum may also overflow."""
         for _, refuse in self._asked:
@@ -122,6 +127,19 @@ def read_condition(
         questions: Gets the questions about the values.
         ignore: Whether values may be missing: NaN, or -1 among class ids.
     """
+    named = by_name(name, wanted, given)
+    return {
+        key: _values(name, key, z, wanted[key], views, questions, ignore)
+        for key, z in named.items()
+    }
+
+
+def by_name(name: str, wanted: Wanted, given: Given | None) -> dict[str, object]:
+    """What the caller gave for each condition that an objective reads; arguments as in `read_condition`.
+
+    Raises:
+        TypeError: For a condition that is missing, and for one that is not read.
+    """
     if given is None:
         if wanted:
             raise TypeError(
@@ -143,9 +161,7 @@ def read_condition(
         raise TypeError(f"{name} reads the condition {missing[0]!r}, but got {sorted(named)}")
     if unread := [key for key in named if key not in wanted]:
         raise TypeError(f"{name} reads {_list(wanted)}, but not the condition {unread[0]!r}")
-    return {
-        key: _values(name, key, named[key], wanted[key], views, questions, ignore) for key in wanted
-    }
+    return {key: named[key] for key in wanted}
 
 
 def value_type_of(z: Tensor) -> ValueType:
@@ -183,15 +199,48 @@ def _values(
             f"{key} must have one row per sample, (b,) or (b, c) with b = {views.shape[1]},"
             f" not {tuple(z.shape)}"
         )
-    if z.dtype in UNSIGNED or (z.ndim == 1 and not z.dtype.is_floating_point):
-        z = z.long()  # 2^63 and more become negative; a byte would hold -1 as 255
+    z = of_type(name, key, z, accepted)
+    if torch.compiler.is_compiling():
+        return z
+    ask_of_values(key, z, questions, ignore)
+    if not z.dtype.is_floating_point and z.dtype not in (torch.bool, torch.uint8):
+        z = z.clamp_min(-1 if ignore else 0)  # until that is read, an id may be an index
+    return z
+
+
+def of_type(name: str, key: str, z: object, accepted: Sequence[ValueType]) -> Tensor:
+    """The values of a condition, class ids as int64, if the objective accepts their value type.
+
+    Raises:
+        TypeError: For values of another type, and for what is no tensor.
+    """
+    if not isinstance(z, Tensor):
+        raise TypeError(f"{key} must be a tensor, not {type(z).__name__}")
+    z = long_ids(z)
     if value_type_of(z) not in accepted:
         raise TypeError(
             f"{name} needs a {' or '.join(accepted)} condition, but {key} is {value_type_of(z)}"
             f" ({z.dtype}, {tuple(z.shape)})"
         )
-    if torch.compiler.is_compiling():
-        return z
+    return z
+
+
+def long_ids(z: Tensor) -> Tensor:
+    """Class ids as int64, in which a byte that holds -1 would be 255; other values as they are."""
+    # 2^63 and more become negative.
+    wide = z.dtype in UNSIGNED or (z.ndim == 1 and not z.dtype.is_floating_point)
+    return z.long() if wide else z
+
+
+def ask_of_values(key: str, z: Tensor, questions: Questions, ignore: bool) -> None:
+    """Ask whether the values of a condition are finite, or its class ids 0 or more.
+
+    Args:
+        key: The condition's name.
+        z: Its values.
+        questions: Gets the question.
+        ignore: Whether values may be missing: NaN, or -1 among class ids.
+    """
     if z.dtype.is_floating_point:
         known = z.nan_to_num(0.0, math.inf, -math.inf) if ignore else z
         questions.ask(known.sum(), partial(_refuse_non_finite, key, z, ignore))
@@ -199,8 +248,6 @@ def _values(
         lowest = -1 if ignore else 0
         # The root of a negative number is NaN.
         questions.ask((z.amin() - lowest).sqrt(), partial(_refuse_below, key, z, lowest))
-        z = z.clamp_min(lowest)  # until that is read, an id may be an index
-    return z
 
 
 def all_finite(x: Tensor) -> bool:

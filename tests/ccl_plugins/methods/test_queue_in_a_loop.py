@@ -10,8 +10,9 @@ from lightly.loss import NTXentLoss
 from support.slow_infonce import assert_same
 from torch.nn.functional import normalize
 
+from ccl_plugins.kernels import RBF
 from ccl_plugins.methods import FeatureQueue, QueuedLoss
-from ccl_plugins.objectives import InfoNCE, Lightly, Mixture, SupCon
+from ccl_plugins.objectives import FairCCLK, InfoNCE, Lightly, Mixture, SupCon
 from ccl_plugins.testing import on_two_ranks
 
 D = 6
@@ -173,6 +174,77 @@ def test_a_schedule_and_a_learned_temperature_stay_the_objectives():
 def test_what_does_not_fit_is_refused_with_its_shape(given, message):
     with pytest.raises(ValueError, match=message):
         FeatureQueue(16, 6).pairs(*given)
+
+
+LABELS = torch.arange(8) % 3
+UNLABELED = torch.tensor([0, 1, -1, 0, 1, -1, 0, 1])
+NUMBERS = torch.arange(8) / 8
+
+
+@pytest.mark.parametrize(
+    ("objective", "condition", "message"),
+    [
+        (SupCon(), UNLABELED, r"class ids below 0 in 2 of 8 rows: \[2, 5\]"),
+        (SupCon(), UNLABELED.clamp_min(0) - 100, "class ids below 0 in 8 of 8 rows"),
+        (SupCon(), NUMBERS, "needs a categorical condition, but condition is continuous"),
+        (SupCon(), LABELS.tolist(), "must be a tensor, not list"),
+        (SupCon(), None, "SupCon needs a condition"),
+        (InfoNCE(), LABELS, "InfoNCE reads no condition"),
+        (FairCCLK(RBF(0.1)), NUMBERS / 0, "holds NaN or inf in 8 of 8 rows"),
+    ],
+)
+def test_a_queued_loss_refuses_the_conditions_that_a_direct_call_refuses(
+    objective, condition, message
+):
+    (query,), (key,) = batch(0)
+    criterion = QueuedLoss(objective, 16, D).double()
+    with pytest.raises((TypeError, ValueError), match=message):
+        criterion(query, key, condition)
+    assert criterion.queue.filled == 0
+
+
+def test_a_queue_refuses_values_that_are_missing():
+    (query,), (key,) = batch(0)
+    with pytest.raises(ValueError, match="-1 means a missing value"):
+        FeatureQueue(16, D).double().pairs(query, key, UNLABELED)
+
+
+def test_samples_without_a_value_are_left_out_of_batch_and_queue():
+    ignoring, without = (QueuedLoss(SupCon(0.3), 64, D).double() for _ in range(2))
+    known = UNLABELED >= 0
+    for step in range(4):  # the queue does not become full
+        (query,), (key,) = batch(step)
+        found = ignoring(query, key, UNLABELED, missing="ignore")
+        expected = without(query[known], key[known], UNLABELED[known])
+        assert_same(found, expected, (query,))
+    assert (ignoring.queue.filled, without.queue.filled) == (32, 24)
+
+
+def test_a_condition_that_the_keys_in_the_queue_lack_is_refused():
+    queue, ((query,), (key,)) = FeatureQueue(16, D).double(), batch(0)
+    queue.enqueue(queue.pairs(query, key))
+    with pytest.raises(ValueError, match="the 8 keys in the queue have no 'condition'"):
+        queue.pairs(query, key, LABELS)
+
+
+def test_a_condition_of_another_form_than_the_keys_have_is_refused():
+    queue, ((query,), (key,)) = FeatureQueue(16, D).double(), batch(0)
+    queue.enqueue(queue.pairs(query, key, NUMBERS))
+    for other in (LABELS, NUMBERS[:, None]):
+        with pytest.raises(ValueError, match=r"holds 'condition' as \(n\) torch.float32, and"):
+            queue.pairs(query, key, other)
+
+
+def test_ids_in_bytes_do_not_make_later_ids_wrap():
+    queue, ((query,), (key,)) = FeatureQueue(16, D).double(), batch(0)
+    for labels in (LABELS.byte(), LABELS + 1000):
+        queue.enqueue(queue.pairs(query, key, labels))
+    torch.testing.assert_close(queue.conditions["condition"], torch.cat([LABELS, LABELS + 1000]))
+
+
+def test_a_queued_loss_gathers_if_its_objective_does():
+    assert QueuedLoss(SupCon(gather_distributed=True), 16, D).gather_distributed
+    assert not QueuedLoss(SupCon(), 16, D).gather_distributed
 
 
 def test_two_processes_equal_one():

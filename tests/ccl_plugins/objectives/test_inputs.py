@@ -22,6 +22,7 @@ from ccl_plugins.objectives import (
     WeaklySupCCLK,
     WeaklySupInfoNCE,
 )
+from ccl_plugins.objectives.inputs import Questions
 
 X, Y, Z = torch.randn(6, 4), torch.randn(6, 4), torch.rand(6, 3)
 FAIR = FairCCLK(RBF())
@@ -299,3 +300,15 @@ def test_features_of_a_call_reach_the_pairs_in_single_precision_at_least():
 def test_features_that_do_not_fit_a_call_are_named(given, error, words):
     with pytest.raises(error, match=words):
         OnFeatures()(X, Y, features=given)
+
+
+def test_a_wrong_answer_marks_a_tensor_without_a_read():
+    x, questions = torch.ones(2, requires_grad=True), Questions()
+    assert questions.mark(x) is x
+    questions.ask(torch.tensor(1.0), lambda: None)
+    torch.testing.assert_close(questions.mark(x), x)
+    questions.ask(torch.tensor(torch.nan), lambda: None)
+    with Order() as order:
+        marked = questions.mark(x)
+    assert marked.isnan().all()
+    assert "aten::_local_scalar_dense" not in order.names
