@@ -214,6 +214,9 @@ def _decimal(cells: Iterable[str], sep: str, usual: str) -> str:
 
 
 DECIMAL = re.compile(r"\s*[+-]?[0-9]*([.,])[0-9]+\s*")
+NOTHING = frozenset({"", "na", "n/a", "#n/a", "nan", "null", "none"})
+"""Cells, in small letters, that stand for no number, as R, pandas, Excel and SQL write them."""
+
 GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}(?:[ .,'_\u00a0\u2009\u202f][0-9]{3})+(?:[.,][0-9]+)?")
 """A number with separated thousands, which Python reads as another number or not at all."""
 
@@ -232,6 +235,9 @@ other forms, such as ``+7``, ``" 7"`` and ``1e5``; and forms that mean no number
 FORM = re.compile(
     "|".join(f"(?P<{form}>{how})" for form, how in FORMS.items()), re.ASCII | re.IGNORECASE
 )
+REFUSED = ("word", "none", "apart")
+"""The forms that no cell among numbers may have."""
+
 NO_LETTERS = re.compile(r"[\W\d_]*(e[\W\d_]*)?", re.IGNORECASE)
 
 
@@ -241,7 +247,8 @@ def values_of(parts: Sequence[Cells], declared: str = "") -> list[list[Any]]:
     A column holds numbers if every cell is a number in a program's notation, so that no two names
     become the same number. If some cells have decimal places, which names lack, other cells may
     have other forms, such as ``+7``, ``1e5`` or ``nan``. Leading zeros, such as in ``007``, make
-    the whole column words.
+    the whole column words. ``NA`` is missing only in a column that is declared numbers: elsewhere
+    ``NA`` may be a name.
 
     Args:
         parts: The column in each file; all its cells together decide.
@@ -259,8 +266,11 @@ def values_of(parts: Sequence[Cells], declared: str = "") -> list[list[Any]]:
         return words
     if {*chain(*words)} <= {"True", "False", None}:  # of no cells, too
         return [[cell and cell == "True" for cell in column] for column in words]
+    absent = NOTHING if declared == "numbers" else {""}
     forms = {
-        (cell, part.decimal): _form(cell, part.decimal) for part in parts for cell in {*part.cells}
+        (cell, part.decimal): "" if cell.strip().lower() in absent else _form(cell, part.decimal)
+        for part in parts
+        for cell in {*part.cells}
     }
     found = {*forms.values()} - {""}
     plain = {"whole"}
@@ -318,13 +328,19 @@ def _say_which(parts: Sequence[Cells], forms: Mapping[tuple[str, str], str]) -> 
     def earliest(*of: str) -> tuple[Cells, str] | None:
         return next((where for form, where in first.items() if form in of), None)
 
-    like, other = earliest("whole", "round", "real"), earliest("word", "none", "apart")
+    like, other = earliest("whole", "round", "real"), earliest(*REFUSED)
     if like is not None and other is not None:
         (part, cell), (its, number) = other, like
+        place = f"{part.path}: column {part.name!r} has {cell} among numbers such as {number}"
+        place += f" of {its.path}" if its is not part else ""
+        if {key[0].strip().lower() for key, form in forms.items() if form in REFUSED} <= NOTHING:
+            raise ValueError(
+                f"{place}: declare the column continuous if that cell is a missing number, categorical if"
+                " all are names"
+            )
         raise ValueError(
-            f"{part.path}: column {part.name!r} has {cell} among numbers such as {number}"
-            f"{f' of {its.path}' if its is not part else ''}: write a number as 1234{part.decimal}5, and"
-            " leave a missing cell empty; if all are names, declare the column categorical"
+            f"{place}: write a number as 1234{part.decimal}5, and leave a missing cell empty; if all are"
+            " names, declare the column categorical"
         )
     odd = earliest("odd", "none", "apart", "real")
     if "word" not in first and odd is not None:

@@ -180,6 +180,17 @@ def test_thousands_that_are_set_apart_are_never_read_as_decimals(tmp_path):
     assert "'1.000' in row 2, which may be a name or a number" in line
 
 
+def test_a_missing_number_is_a_word_until_the_column_is_declared_numbers(tmp_path):
+    """`R` and Excel write ``NA`` and ``#N/A``; without a declaration ``NA`` may be a gene."""
+    cells = ["007", "NA", " n/a ", "#N/A", "NULL", "None", ""]
+    column, said = cells_of(tmp_path, cells, numbers=["id"])
+    assert (column, said) == ([7.0, None, None, None, None, None, None], [])
+    with pytest.raises(ValueError, match=r"'NA' in row 3 .* declare the column continuous if that"):
+        cells_of(tmp_path, ["7", "NA"])
+    with pytest.raises(ValueError, match=r"write a number as 1234\.5"):
+        cells_of(tmp_path, ["7", "NA", "old"])
+
+
 def test_what_is_declared_is_read_so(tmp_path):
     assert cells_of(tmp_path, ["007", "1e5", "nan"], numbers=["id"])[0][:2] == [7.0, 1e5]
     assert cells_of(tmp_path, ["1.0", "2"], classes=["id"]) == ([1, 2], [])
