@@ -118,9 +118,12 @@ class ImageFiles(Annotated):
             paths = waiting(f"look for the images of {self.source}", self.paths)
             missing = [i for i, path in enumerate(paths) if not os.path.isfile(path)]
             if missing:
+                cure = 'on_error="skip" leaves them out'
+                if len(missing) == len(self):
+                    cure = 'root = "FOLDER" names the folder that the files are relative to'
                 raise UnreadableImage(
                     f"{self._place(missing[0])}: there is no such file ({len(missing)} of"
-                    f' {len(self)} are missing; on_error="skip" leaves them out)'
+                    f" {len(self)} are missing; {cure})"
                 )
             self._check_levels()
             return self

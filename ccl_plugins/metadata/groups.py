@@ -18,8 +18,8 @@ from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.variable import Variable
 
 LIKELY = re.compile(
-    r"(^|_)(patient|subject|person|participant|user|speaker|writer|session|scene|video|clip|slide|family"
-    r"|specimen)s?(_?(id|no|nr|number|name))?$",
+    r"(^|[-_. ])(patient|subject|person|participant|user|speaker|writer|session|scene|video|clip|slide"
+    r"|family|specimen)s?([-_. ]?(id|no|nr|number|name))?$",
     re.IGNORECASE,
 )
 """Names of columns whose equal values probably belong together."""

@@ -23,7 +23,8 @@ LABELS = ("label", "class", "target", "category", "species")
 """Names of columns that are taken as the label."""
 
 BATCHES = re.compile(
-    r"(^|_)(donor|animal|mouse|plate|batch|site|well)s?(_?(id|no|nr|number|name))?$", re.IGNORECASE
+    r"(^|[-_. ])(donor|animal|mouse|plate|batch|site|well)s?([-_. ]?(id|no|nr|number|name))?$",
+    re.IGNORECASE,
 )
 """Further names of columns of groups that share batch effects, the coarsest first."""
 
@@ -133,7 +134,8 @@ def look(
     """
     given = dict(given or {})
     if path.is_dir():
-        for name, value in {"group": group, "encoding": given.get("encoding")}.items():
+        of_tables = {name: given.get(name) for name in ("encoding", "root")}
+        for name, value in ({"group": group} | of_tables).items():
             if value:
                 raise ValueError(f"--{name} is of a table, and {path} is a folder")
         return _in_folder(path, given)
@@ -207,9 +209,8 @@ def _in_table(
         dataset["test_fraction"] = _fraction(_cells(rest[label]) if label else [])
         if group is None:
             group = _group(variables, label, notes)
-    files = [
-        str(path.parent / Path(str(each)).expanduser()) for each in _cells(table[image]) if each
-    ]
+    root = Path(given.get("root", path.parent)).expanduser()
+    files = [str(root / Path(str(each)).expanduser()) for each in _cells(table[image]) if each]
     return Found(dataset | given, variables, label, group or "", value_types, notes, files)
 
 
@@ -309,7 +310,7 @@ def _variable(name: str, column: Any, value_types: Mapping[str, ValueType]) -> F
 
 def _is_id(name: str) -> bool:
     """Whether whole numbers are names, judged by their column's name."""
-    last = name.lower().replace("-", "_").rpartition("_")[2]
+    last = re.split(r"[-_. ]", name.lower())[-1]
     return last in ("id", "nr", "no", *LABELS) or bool(LIKELY.search(name) or _batch(name))
 
 

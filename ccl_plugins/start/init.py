@@ -81,6 +81,11 @@ class Init:
             "--image", metavar="COLUMN", help="image files (default: a column with such a name)"
         )
         parser.add_argument(
+            "--root",
+            metavar="FOLDER",
+            help="the folder that image files of a table are relative to (default: the table's)",
+        )
+        parser.add_argument(
             "--group",
             metavar="COLUMN",
             help="images that belong together, such as those of a plate or patient, and come into one"
@@ -174,14 +179,14 @@ class Init:
 LONG = 0.5
 """The hours of a first run above which a shorter one is proposed."""
 
-GIVEN = ("mode", "levels", "page", "on_error", "encoding", "group", "test_fraction", "seed")
+GIVEN = ("root", "mode", "levels", "page", "on_error", "encoding", "group", "test_fraction", "seed")
 """The arguments of the data sets that are options, too."""
 
 ADVICE = re.compile(
     rf"\b({'|'.join(GIVEN)}) ?= ?"
     r"""("[^"]*"|'[^']*'|\[[^\]]*\]|\{[^}]*\}|[\d.]*\d)( of the data set)?"""
 )
-DECLARED = re.compile(r"(column '([^']+)'.*?)declare (?:it|the column) categorical")
+DECLARED = re.compile(r"(column '([^']+)'.*?)declare (?:it|the column) (categorical|continuous)")
 
 
 def as_options(text: str) -> str:
@@ -191,9 +196,7 @@ def as_options(text: str) -> str:
     ``--levels 0,4095``.
     """
     text = ADVICE.sub(lambda found: _option(found[1], found[2]), text)
-    text = DECLARED.sub(
-        lambda f: f"{f[1]}give {shlex.join(['--type', f'{f[2]}=categorical'])}", text
-    )
+    text = DECLARED.sub(lambda f: f"{f[1]}give {shlex.join(['--type', f'{f[2]}={f[3]}'])}", text)
     text = text.replace(
         "name the test samples instead of giving test_fraction",
         "give the table a column with train or test in each row",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -221,6 +222,11 @@ def _of_some(
             found = zip(todo, pool.map(tried, todo), strict=True)
             if known := {path: each for path, each in found if each is not None}:
                 return {path: known[path] for path in [*known][:RANGED]}
+    if not any(map(os.path.exists, wrong)):
+        raise ValueError(
+            f'none of the {len(paths)} images of {source} exists, such as {paths[0]}: root = "FOLDER"'
+            " names the folder that the files are relative to"
+        )
     reasons = "; ".join(f"{path}: {wrong[path]}" for path in [*dict.fromkeys(paths)][:NAMED])
     more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
     raise ValueError(

@@ -358,6 +358,24 @@ def test_a_plate_comes_into_one_split_and_can_be_declined(wells, capsys):
     assert "all in one group" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["Plate ID", "Metadata-Plate", "plate.no", "Patient ID"])
+def test_a_group_is_found_by_a_name_of_several_words(wells, name):
+    rows = Path("wells.csv").read_text().splitlines()
+    rows = [f"file,compound,{name}", *(f"{row[:-2]}p{i // 2}" for i, row in enumerate(rows[1:]))]
+    Path("wells.csv").write_text("\n".join(rows))
+    assert chosen(source="wells.csv")["dataset"]["group"] == name
+
+
+def test_files_may_be_relative_to_a_folder_of_another_name(wells, capsys):
+    Path("tables").mkdir()
+    Path("wells.csv").rename("tables/wells.csv")
+    assert init(source="tables/wells.csv") == 2
+    error = capsys.readouterr().err
+    assert "none of the 48 images of tables/wells.csv exists, such as tables/im/0.tif" in error
+    assert "--root FOLDER names the folder that the files are relative to" in error
+    assert chosen("--root", ".", source="tables/wells.csv")["dataset"]["root"] == "."
+
+
 @pytest.mark.parametrize("quick", [[], ["--quick"]])
 def test_no_file_is_written_where_no_image_can_be_read(wells, capsys, quick):
     for file in Path("im").iterdir():
@@ -542,6 +560,10 @@ def test_a_mistake_in_how_images_are_read_is_one_line(wells, capsys, words, mess
         (
             "t.csv: column 'a b' has 'x' among 1; declare the column categorical",
             "t.csv: column 'a b' has 'x' among 1; give --type 'a b=categorical'",
+        ),
+        (
+            "column 'a' has 'NA' among 1: declare the column continuous if that cell is missing",
+            "column 'a' has 'NA' among 1: give --type a=continuous if that cell is missing",
         ),
     ],
 )
