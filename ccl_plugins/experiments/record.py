@@ -66,7 +66,7 @@ class Record(dict[str, Any]):
 
     @property
     def trained(self) -> dict[str, Any]:
-        """The record without the data, and without settings that may change when a run is resumed."""
+        """The record without data, watching parts, and settings that may change when a run is resumed."""
         kept = {key: each for key, each in self.items() if key not in (*WATCHING, DATA)}
         if isinstance(fit := kept.get("fit"), Mapping):
             kept["fit"] = {name: each for name, each in fit.items() if f"fit.{name}" not in FREE}

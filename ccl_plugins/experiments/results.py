@@ -216,8 +216,7 @@ def compare_results(results: Iterable[Result]) -> list[dict[str, Any]]:
     Finished runs that differ only in the seed share a row with the means and the standard
     deviations (n - 1) over the seeds, which are None for a single run; ``interval`` is then the
     interval over test samples. ``test`` has the members of `Paired`, and in ``against`` the run
-    that the row is compared
-    with: the first finished one of the same data set that has the metric.
+    that the row is compared with: the first finished one of the same data set that has the metric.
     """
     groups = groups_of(list(results))
     names = dict.fromkeys(

@@ -40,7 +40,7 @@ def rule(check: Check) -> Check:
 
 
 def rules(composition: Components, networks: Parts | None = None) -> Iterator[Callable[[], None]]:
-    """Check the rules of a composition or, if given, of its networks; rules are independent."""
+    """The rules of a composition or, if given, of its networks, as independent calls."""
 
     def part(name: str) -> Any:
         if name == "networks":
@@ -215,7 +215,7 @@ def keys_for_conditions(given_conditions: Mapping[str, Any], method: Any) -> Non
 
 
 def _has_keys(method: Any) -> bool:
-    """Whether a chosen method has a momentum encoder; a method without its queue may have none."""
+    """Whether a chosen method has a momentum encoder with its parameters, such as the size of its queue."""
     cls = method.spec.load()
     return bool(trait(cls, "project_key") and trait(cls, "has_queue")(method.params))
 

@@ -126,7 +126,7 @@ class Prepared:
         """The trained parts, for the `Run` that reads the weights into them again.
 
         None if training may have changed more than weights: with compiled networks, other types and
-        layouts of tensors, or layers that are split over devices.
+        layouts of tensors, or several processes, which synchronize batch norms.
         """
         settings = self.checked.pipeline.settings
         changed = settings.compile or settings.channels_last or settings.precision == "64-true"
@@ -146,7 +146,7 @@ def check_run(
 
     Raises:
         FolderInUse: If another process writes to the folder.
-        InTheWay: If the run would replace a file that a run did not write.
+        InTheWay: If the run would replace a file that no run in the folder wrote.
         RunExists: If the folder holds a run, and neither ``resume`` nor ``overwrite`` is given.
         ValueError: For devices that cannot share a batch, for evaluators of columns that the data set
             lacks, and if the run to be resumed is of another pipeline.

@@ -22,7 +22,7 @@ EVENTS = "events.out.tfevents."
 def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
     """A writer of TensorBoard events whose file replaces the run's file with the same suffix.
 
-    The file and its checksum appear together.
+    The file appears when the block ends, directly followed by its checksum.
 
     Raises:
         OSError: If they cannot be written; the earlier ones stay.
@@ -50,7 +50,8 @@ def replacing_events(folder: Path, suffix: str) -> Iterator[Any]:
 def _last(folder: Path) -> str:
     """A time after those in the names of all event files, because TensorBoard reads them in this order.
 
-    The clock may have been set back, and names of the same second have no nanoseconds in training.
+    The clock may have been set back. The nanoseconds after ``~`` come after training's names of the
+    same second, which have a ``.`` there.
     """
     names = (file.name.removeprefix(EVENTS)[:10] for file in folder.glob(f"{EVENTS}*"))
     now, latest = (

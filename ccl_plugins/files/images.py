@@ -48,7 +48,7 @@ READ = "ccl_plugins: read"
 
 
 class OtherNumbers(UnreadableImage):
-    """An image with other numbers than 8 bits or the given levels.
+    """An image whose numbers are not of 8 bits, or do not fit the given levels.
 
     Args:
         what: The problem.

@@ -177,7 +177,7 @@ class RunFolder:
     # What the run wrote.
 
     def own_names(self) -> list[str]:
-        """The names of the files that the run wrote, in order; empty without an inventory.
+        """The names of the files that the run wrote, by first writing; empty without an inventory.
 
         A name is that of a file below the folder, such as ``"checkpoints/step-00000010.ckpt"``;
         other entries are left out.

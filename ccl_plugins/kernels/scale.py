@@ -14,7 +14,7 @@ from ccl_plugins.numerics.condition_values import as_vectors
 Scale: TypeAlias = float | Literal["median"]
 
 SAMPLES = 512
-"""The most samples of a median, which bounds its cost."""
+"""The most samples that a median is computed from, which bounds its cost."""
 
 
 def read_scale(scale: Scale) -> Scale:

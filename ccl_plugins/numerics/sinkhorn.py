@@ -27,7 +27,7 @@ def sinkhorn(
 
     The first iteration is computed on logarithms, so that a small ε gives no inf or NaN, while lightly's
     and the authors' code exponentiate first. Results are the same if theirs are finite. In later
-    iterations an entry that has underflowed stays 0, so with a tiny ε more iterations balance less.
+    iterations an entry that has underflowed stays 0, so with a tiny ε further iterations balance less.
 
     Args:
         scores: (m, k) inner products of samples and prototypes, which are not normalized here.

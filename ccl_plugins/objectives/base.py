@@ -77,7 +77,7 @@ class Module(nn.Module):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class Settings(Module):
-    """The parameters of every objective on pairs; its documentation lists them after its own."""
+    """The parameters of every objective on pairs, documented after the objective's own."""
 
     exclude: Exclude | None = None
     gather_distributed: bool = False

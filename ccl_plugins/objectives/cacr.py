@@ -59,7 +59,7 @@ class CACR(ContrastiveObjective):
         weight_gradient: Whether π⁺ and π⁻ carry gradient. Distances to momentum keys and to the
             queue never pass gradient through the weights, as in Algorithm 3.
         intra_batch: With a queue, whether the batch's other queries are negatives too; if False,
-            they are only until the queue is full.
+            only until the queue is full.
         tau_plus: The share of false negatives, from 0 to below 1; their expected part is subtracted
             from the repulsion. The paper does not have this term; the released code has it with a
             wrong sign.

@@ -22,8 +22,8 @@ class Guide:
     Args:
         on: The name of the condition.
         keep: Whether the embeddings shall hold the condition (True) or not (False).
-        by: An objective that reads one condition: a head (``classification``, ``regression`` or
-            ``prototypes``), ``hsic``, or a contrastive objective. Its ``on`` becomes the guide's.
+        by: An objective that reads one condition: a head (such as ``classification``, ``regression``
+            or ``prototypes``), ``hsic``, or a contrastive objective. Its ``on`` becomes the guide's.
         weight: Factor of the gradient that reaches the encoder, 0 or more.
         at: The vectors that are guided; None: ``"features"`` for heads and measures of dependence,
             ``"projection"`` for other objectives.

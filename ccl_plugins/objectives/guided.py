@@ -41,9 +41,9 @@ class Guided(Mixture):
       current head. ``"least_squares"`` gives the encoder -w times the gradient of the squared error
       of the linear head that is best on the batch. It is the default of a linear regression,
       because reversal is unbounded there.
-    - another objective. ``keep = true``: minimized, such as ``cl_infonce``; an objective that hides
-      the condition is refused. ``keep = false``: an objective that hides the condition, such as
-      ``fair_cclk``, is minimized; for another one set ``suppress = "reversal"``, for a reversed
+    - another objective. ``keep = true``: the objective, such as ``cl_infonce``, is minimized; one
+      that hides the condition is refused. ``keep = false``: an objective that hides the condition,
+      such as ``fair_cclk``, is minimized; for another one set ``suppress = "reversal"``, for a reversed
       gradient, or ``"objective"``, if minimizing it hides the condition.
     - a measure of dependence: ``hsic`` is minimized to suppress, and maximized to keep.
 
@@ -53,8 +53,8 @@ class Guided(Mixture):
 
     ``balance="gradient"`` brings each guide's gradient to w times the norm of the base's: both are
     measured at the features, over the samples of all processes, in every batch (with
-    ``accumulate``, in every part). So the base goes backward through the projection twice, and the
-    objective is not compiled.
+    ``accumulate``, in every batch of a step). So the base goes backward through the projection
+    twice, and the objective is not compiled.
 
     Equation:
         \mathcal{L}_{\text{base}} + \sum_g w_g \mathcal{L}_g

@@ -17,7 +17,7 @@ from ccl_plugins.pairs.pairs import Pairs
 from ccl_plugins.protocols import VALUE_TYPES, Kernel
 
 SAMPLES = 512
-"""The most samples of a median, which bounds its cost."""
+"""The most samples that a median is computed from, which bounds its cost."""
 
 
 @dataclass(eq=False, repr=False)
@@ -54,7 +54,7 @@ class HSIC(ContrastiveObjective):
     Source:
         Gretton et al., Measuring Statistical Dependence with Hilbert-Schmidt Norms (2005), eq. (9);
         Song et al., Feature Selection via Dependence Maximization (2012), eq. (4). Written from the
-        papers.
+        papers alone.
     """
 
     value_types = VALUE_TYPES
@@ -72,7 +72,7 @@ class HSIC(ContrastiveObjective):
     on: str = "condition"
 
     def __post_init__(self) -> None:
-        """Declare whether the similarity of embeddings has a median, without gradient, as its scale."""
+        """Declare ``stops_gradient``, unless the scale of the embedding kernel is a number."""
         super().__post_init__()
         scale = getattr(self.embedding_kernel, "scale", None)
         self.stops_gradient = not isinstance(scale, float | int)

@@ -1,7 +1,7 @@
 """InfoNCE, one positive against the other samples of the batch and the queue, and its relatives.
 
-NT-Xent and CMC compare different views; WeaklySup-, Fair- and HardNeg-InfoNCE, the baselines of
-CCL-K, choose different positives or negatives.
+NT-Xent and CMC compare other pairs of views; WeaklySup-, Fair- and HardNeg-InfoNCE, the baselines
+of CCL-K, have other positives or negatives.
 """
 
 from __future__ import annotations

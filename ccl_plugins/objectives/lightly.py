@@ -69,10 +69,10 @@ class Lightly(ContrastiveObjective):
     r"""A loss of lightly, by the name of its class.
 
     The loss reads projections that are not normalized: those of every two views, or of all views if
-    it takes all. The result is the mean over these calls. With momentum keys, the two views are an
-    anchor and a key, in both directions. All samples of all processes are gathered first, so that
-    every process computes the loss of the whole batch, and two processes equal one; lightly's own
-    ``gather_distributed`` is not used.
+    it takes all. The result is the mean over these calls. With separate keys (such as those of a
+    momentum encoder), the two views are an anchor and a key, in both directions. All samples of all
+    processes are gathered first, so that every process computes the loss of the whole batch, and
+    two processes equal one; lightly's own ``gather_distributed`` is not used.
 
     ``KoLeoLoss`` and ``SIGReg`` read each anchor view alone. ``EMPSSLLoss`` and ``FroSSLLoss`` read
     all views. For ``LeJEPALoss`` and ``VISRegLoss``, the first two views are the global ones.

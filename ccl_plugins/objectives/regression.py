@@ -83,6 +83,6 @@ class Regression(LayeredHead):
         return errors, self.standardized(z, predicted).square().mean(-1).expand_as(errors)
 
     def scalars(self) -> dict[str, Tensor]:
-        """The numbers of any head; the quality is 1 minus the errors' share of the distances."""
+        """The numbers of any head; the quality is R²: 1 minus squared errors over squared distances."""
         logged = super().scalars()
         return {**logged, self.quality: 1 - logged[self.quality]}

@@ -86,7 +86,7 @@ class SelfDistillation(ContrastiveObjective):
 
     @torch.no_grad()
     def collect(self, scores: Tensor, processes: int = 1) -> None:
-        """Add a teacher's scores (n, d) of all given processes to the sums since the last step."""
+        """Add a teacher's scores (n, d), on all processes if several, to the sums since the last step."""
         if self.sums is None:
             return
         sums = torch.cat([scores.sum(0), scores.new_full((1,), len(scores))]).to(self.sums.dtype)

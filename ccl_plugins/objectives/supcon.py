@@ -290,7 +290,7 @@ class ClInfoNCE(SupCon):
     base_temperature: Scalar | None = ScalarAttribute(positive, default=None)
 
     def __post_init__(self) -> None:
-        """Set the factor of the released form, and refuse it with a learned temperature."""
+        """Set the released form's ``base_temperature``; refuse one with a learned temperature."""
         super().__post_init__()
         if self.base_temperature is None and self.form == "released":
             self.base_temperature = 0.07

@@ -11,7 +11,7 @@ from ccl_plugins.samplers.uniform import OfClasses
 
 
 class Weighted(OfClasses):
-    """Batches with given shares of each class, exact in every epoch and nearly exact in every batch.
+    """Batches with given shares of each class, which an epoch has to within one sample.
 
     An epoch has as many samples as the data set. If a class's share is larger than its part of the
     data, its samples come several times, in a different order each time. If the share is smaller,

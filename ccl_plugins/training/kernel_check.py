@@ -218,8 +218,8 @@ def _off_on_one(
 def _of_most(matrix: Tensor) -> float:
     """The mean weight of another sample, relative to the own, that three quarters of the samples exceed.
 
-    The mean over all samples would hide it, if many share a value such as a constant in place of
-    missing ones.
+    A mean over all samples would hide such a quarter, if many samples share a value, such as a
+    constant in place of missing ones.
     """
     others = matrix.double().abs().fill_diagonal_(0).sum(1) / (len(matrix) - 1)
     return float(others.quantile(0.25) / _own(matrix))

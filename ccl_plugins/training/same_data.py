@@ -73,7 +73,7 @@ def refuse_other_data(
     """Refuse data that differ from those of the run to be resumed; called by one process only.
 
     Conditions that are fitted once, and not from embeddings, are fitted again and compared, because
-    they may read files.
+    they may read files of their own.
 
     Raises:
         OtherData: With every difference.

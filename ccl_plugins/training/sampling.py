@@ -150,7 +150,7 @@ def check_processes(settings: FitSettings) -> None:
 
 
 def check_batches(parts: Parts, split: Any, settings: FitSettings) -> None:
-    """Check the batches of an epoch before training, if the sampler reads no condition.
+    """Check the batches of an epoch before any computation, if the sampler reads no condition.
 
     Raises:
         ValueError: For a batch size that the sampler cannot take; see `FitSettings.check_accumulate`.

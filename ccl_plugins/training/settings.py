@@ -41,7 +41,7 @@ def _setting(
         range: The range in words, for pages.
         read: Converts a word of the command line; bool: an option without a word, which means true.
         free: Whether it may change when a run is resumed, because it does not affect the result.
-        more: The word for the setting if it may grow when a run is resumed.
+        more: What the setting counts ("epochs", "steps"), if it may grow when a run is resumed.
     """
     known = {"check": check, "range": range, "read": read, "free": free, "more": more}
     return field(default=default, metadata=known)

@@ -37,7 +37,7 @@ def take_step(
 ) -> tuple[Tensor, Any]:
     """The loss of a batch, and the pairs that it was computed on.
 
-    This changes no state and reads no value. After ``backward`` the caller gives the pairs to
+    This changes no state and inspects no value. After ``backward`` the caller gives the pairs to
     ``method.enqueue``, and after the optimizer's step it calls ``method.after_step``. ``embed``
     runs in the ambient autocast, if any. ``loss`` is ``objective.loss``, for example compiled. In
     the ``first`` step of a run, the results of the method and the objective are checked. The

@@ -1,4 +1,4 @@
-"""The scale of an objective's loss: without any knowledge, and with all that pairs can show.
+"""The two ends of an objective's loss: without any knowledge, and with all that pairs can show.
 
 Losses of different objectives, temperatures and queues have different scales.  Both ends of a scale are
 found by the objective itself: on equal embeddings, where it can only guess, and on embeddings in which a

@@ -35,7 +35,7 @@ from ccl_plugins.watching.symptoms import SYMPTOMS, Beginning, Observation, Star
 from ccl_registry.errors import errors_as_warning
 
 LEAST, MOST = 40, 2000
-"""The least and the most optimizer steps for the wait of half a run."""
+"""The least and the most optimizer steps that `patience` takes for half of a run."""
 
 
 class Diagnosis(Callback):
@@ -246,7 +246,10 @@ class Diagnosis(Callback):
 
 
 def patience(length: Length) -> int:
-    """The step after which a loss should have moved: after half of the run, and the warm-up."""
+    """The step from which a loss should have moved: half of the run, and 40 steps after the warm-up.
+
+    Half of the run counts as at least 40 and at most 2000 steps.
+    """
     return max(LEAST, min(length.steps // 2, MOST), length.warmup_steps + LEAST)
 
 

@@ -32,8 +32,8 @@ SAMPLES = 64
 """The most samples of a batch whose images are read again."""
 
 DRAWS = 8
-"""The number of samples that are drawn again, to check that a transform is random and its views are
-equal."""
+"""The number of samples that are drawn again, and of the draws of each: unequal draws show that a
+transform is random."""
 
 JUDGED = 16
 """The least number of samples to compare views with plain images; a jitter may make fewer brighter
@@ -121,10 +121,10 @@ class OtherScale(Symptom):
 def _unlike(view: Tensor, plain: Tensor) -> bool:
     """Whether a view (n, ...) of samples has another scale than the same samples (n, ...), both float32.
 
-    Medians over samples are compared, because random brightness and crops change means. For 32
-    images, views of the built-in transforms differ by up to 0.8 of the smaller standard deviation
-    beyond chance, with quartiles 0.45 to 1.2 times as far; without ImageNet's mean and standard
-    deviation these are 3 to 4.4.
+    The median of each sample is compared, because random brightness and crops change means. With 32
+    images, medians of the built-in transforms' views differ by up to 0.8 of the smaller standard
+    deviation where chance does not explain it. The distance of their quartiles is 0.45 to 1.2 times
+    that of the plain images, but 3 to 4.4 times if only ``plain`` lacks ImageNet's statistics.
     """
     images = view.ndim == 4
     view, plain = view.flatten(1), plain.flatten(1)
@@ -183,7 +183,7 @@ class KeysOfOwnView(Symptom):
 
 
 def _differ(batch: Batch, i: int, j: int) -> bool:
-    """Whether two views of a batch, or its only views, are different images."""
+    """Whether two views of a batch are different images; False if the batch lacks one of them."""
     views = batch.views
     if batch.index.ndim == 2 or max(i, j) >= len(views) or views[i].shape != views[j].shape:
         return batch.index.ndim == 2 or max(i, j) < len(views)
@@ -224,7 +224,7 @@ class UnreadCondition(Symptom):
 
 
 def _changes_nothing(seen: Observation, name: str) -> bool:
-    """Whether the loss is equal if samples exchange their values or share one; on all processes."""
+    """Whether the loss stays equal if samples exchange their values, and if all share one value."""
     pairs, objective = seen.pairs, seen.objective
     values = pairs.samples.condition.get(name)
     if values is None or pairs.positive is not None:  # masks of a user stand for the condition

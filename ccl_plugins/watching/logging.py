@@ -204,7 +204,7 @@ def is_name(name: Any) -> bool:
 
 
 def exact_files(folder: Path, names: Iterable[str]) -> list[Path]:
-    """The given files, and those of the names that are not patterns."""
+    """The files of the names that are not patterns, without folders, which get more files."""
     files = [folder / name for name in names if not re.search(r"[*?[]", name)]
     return [file for file in files if file.is_symlink() or not file.is_dir()]
 

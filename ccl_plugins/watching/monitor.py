@@ -123,7 +123,7 @@ BATCH_SAMPLES = 256
 """The least number of samples before a measurement whose negatives are counted."""
 
 RECENT = 1024
-"""The most samples, the last ones, for evaluators that are fitted within the measured samples."""
+"""The most samples, the last ones, for evaluators without columns, or fitted within these samples."""
 
 
 class Monitor(Callback):
@@ -310,7 +310,7 @@ class Monitor(Callback):
         return by_name
 
     def _say(self, name: str, columns: Iterable[str], error: Exception) -> None:
-        """Warn once of an evaluator that raised."""
+        """Warn of an evaluator that raised, once for its columns."""
         if (about := (name, *columns)) not in self._failed:
             self._failed.add(about)
             warnings.warn(f"the monitor has no number of {name}: {one_line(error)}", stacklevel=2)

@@ -65,7 +65,7 @@ def did_you_mean(
         words: The right words.
         otherwise: The beginning of the sentence that lists all words, if none is near; ``""`` for
             no sentence.
-        most: The most near words that are named.
+        most: The largest number of near words that are named.
     """
     from difflib import get_close_matches  # only an error needs it
 

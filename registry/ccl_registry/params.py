@@ -96,7 +96,7 @@ def schema(target: Callable[..., Any], supplied: Collection[str] = ()) -> Schema
 
 
 def _old_names(target: Callable[..., Any], names: Collection[str]) -> Mapping[str, str]:
-    """Its ``OLD_PARAMETERS``, new names by old names, without those that a subclass no longer has."""
+    """Its ``OLD_PARAMETERS``, new names by old names, for parameters that only have the new name."""
     old = inspect.getattr_static(target, OLD_PARAMETERS, {})
     if not isinstance(old, Mapping) or not all(isinstance(x, str) for y in old.items() for x in y):
         raise InvalidSpec(

@@ -134,7 +134,7 @@ class ComponentSpec:
         target: ``"module:Class"``, imported by `load`.
         plugin: The distribution that offers it; filled in by discovery.
         version: The version of that distribution; filled in by discovery.
-        old_names: Its old names; filled in by discovery.
+        old_names: Old names under which it is still found; filled in by discovery.
 
     Raises:
         InvalidSpec: If the name or the target does not have that form.
