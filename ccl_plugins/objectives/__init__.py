@@ -1,4 +1,7 @@
-"""Objectives: losses on pairs of embeddings, one file each; no networks, no queues, no data sets."""
+"""Objectives: losses on pairs of embeddings, one file each; no networks, no queues, no data sets.
+
+``ccl list objective`` prints a line on each.
+"""
 
 from ccl_plugins.objectives.align_uniform import AlignUniform as AlignUniform
 from ccl_plugins.objectives.base import ContrastiveObjective as ContrastiveObjective
