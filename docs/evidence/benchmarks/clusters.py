@@ -96,14 +96,14 @@ def main() -> None:
 
 **`clusters` takes {span(lines, 4)} times the time of faiss.**
 
+| centroids found on | faiss | clusters | ratio | mean squared distance, faiss | clusters |
+|---|---|---|---|---|---|
+{chr(10).join(lines)}
+
 {options.rows:,} points of {WIDTH} numbers, {options.k:,} clusters, {options.iterations} Lloyd steps from
 random points; then every point gets its nearest centroid. `faiss` is `faiss.Kmeans(...).train` and
 `index.search`; `clusters` is the condition, which also checks the points and counts the samples of each
 cluster. {os.cpu_count()} cores, no GPU.
-
-| centroids found on | faiss | clusters | ratio | mean squared distance, faiss | clusters |
-|---|---|---|---|---|---|
-{chr(10).join(lines)}
 
 faiss {faiss.__version__}, torch {torch.__version__}; written by
 `python docs/evidence/benchmarks/clusters.py`.

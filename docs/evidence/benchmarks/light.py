@@ -92,6 +92,8 @@ STARTED = {
     ],
     "a training of one step, without measurements": ["-c", ONE_STEP],
 }
+WITHOUT_TORCH = ("`import ccl_plugins`", "`ccl --help`", "`ccl list`")
+"""What starts without an import of torch."""
 
 
 def processor_time(command: Sequence[str], **options: Any) -> float:
@@ -211,12 +213,13 @@ def page(seconds: dict[str, float], steps: dict[str, float]) -> str:
         [
             "# What it costs to install and to import",
             "",
-            "## Imports and commands",
+            "**`import ccl_plugins`, `ccl --help` and `ccl list` take at most"
+            f" {max(seconds[name] for name in WITHOUT_TORCH) / reference:.2f} of the time of"
+            " `import torch`: they do not import it.**",
+            f"To the packages that torch, torchvision, lightly and timm need, the library adds"
+            f" {len(beside)}, of {mib(sum(map(size, beside)))}.",
             "",
-            "Processor time of a new process, the median of several, which take turns; torch"
-            f" {torch.__version__},",
-            f"Python {sys.version_info.major}.{sys.version_info.minor}. Written by `python"
-            " docs/evidence/benchmarks/light.py`.",
+            "## Imports and commands",
             "",
             "| | seconds | beside `import torch` |",
             "|---|---|---|",
@@ -225,21 +228,25 @@ def page(seconds: dict[str, float], steps: dict[str, float]) -> str:
                 for name, value in seconds.items()
             ),
             "",
-            "`import ccl_plugins`, `ccl --help` and `ccl list` import no torch. A test holds them to it.",
+            "Processor time of a new process, the median of several, which take turns; torch"
+            f" {torch.__version__},",
+            f"Python {sys.version_info.major}.{sys.version_info.minor}. A test checks that"
+            " `import ccl_plugins`, `ccl --help` and `ccl list` import no torch.",
+            "Written by `python docs/evidence/benchmarks/light.py`.",
             "",
             *_first(steps, total),
             "## Size and dependencies",
             "",
             f"The two packages have {mib(own_size())}. With all that they need, directly or not, there are",
             f"{len(everything)} packages of {mib(total)}. torch, torchvision, lightly and timm need"
-            f" {len(peers)} of these, of {mib(sum(map(size, peers)))};",
-            f"the library adds {len(beside)}, of {mib(sum(map(size, beside)))}. *Peers* are these four, and"
-            " *alone* counts packages that",
-            "would go if this dependency went, with their size.",
+            f" {len(peers)} of these, of {mib(sum(map(size, peers)))}.",
             "",
             "| dependency | what for | peers need it | alone | size |",
             "|---|---|---|---|---|",
             *rows,
+            "",
+            "*Peers* are torch, torchvision, lightly and timm. *Alone* counts the packages that no other"
+            " dependency needs, with their size.",
             "",
             f"What one feature needs is an extra: {', '.join(f'`{name}`' for name in extras)}.",
             "",

@@ -69,9 +69,13 @@ def main() -> None:
         "# What the loader costs\n",
         f"**Ours reads {span(rows, 5)} times as many images a second as torch's loader; with views of a"
         f" whole batch {span(rows, 7)} times, most with small images.**\n",
-        "Images per second, two SimCLR views of each, for three loaders that read the same images in turns:"
-        " torch's",
-        "`DataLoader` with lightly's `SimCLRTransform`, ours with `simclr`, and ours with `simclr` and"
+        "Images per second, two SimCLR views of each:\n",
+        "| images | workers | lightly | ours | ratio | batched | ratio |",
+        "|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        "Three loaders read the same images in turns: torch's `DataLoader` with lightly's"
+        " `SimCLRTransform`, ours with `simclr`, and ours with `simclr` and"
         " `batched = true`, whose views",
         "are drawn in the main process, here on the CPU with one thread. The files are JPEGs of the size of"
         " the views.",
@@ -79,11 +83,9 @@ def main() -> None:
         " work too: the ratios count,",
         f"not the rates. Medians of {options.turns} turns; torch {torch.__version__},"
         f" {platform.machine()}.",
-        "Written by `python docs/evidence/benchmarks/loader.py`.\n",
-        "| images | workers | lightly | ours | ratio | batched | ratio |",
-        "|---|---|---|---|---|---|---|",
+        "Written by `python docs/evidence/benchmarks/loader.py`.",
     ]
-    publish("\n".join([*lines, *rows]) + "\n", "loader.md", options)
+    publish("\n".join(lines) + "\n", "loader.md", options)
 
 
 def options_of() -> argparse.Namespace:

@@ -106,6 +106,12 @@ def main() -> None:
                 times[way].append(time.process_time() - begun)
     seconds = {way: statistics.median(each) for way, each in times.items()}
     full = seconds["plain timm"], peaks["plain timm"]
+
+    def beside(way: str) -> str:
+        return (
+            f"{seconds[way] / full[0]:.2f} of the time and {peaks[way] / full[1]:.2f} of the memory"
+        )
+
     lines = [
         f"| {way} | {made[way][1]:,} | {seconds[way]:.2f} | {seconds[way] / full[0]:.2f} |"
         f" {peaks[way] / 2**20:,.0f} | {peaks[way] / full[1]:.2f} |"
@@ -114,20 +120,23 @@ def main() -> None:
     text = [
         "# Adapting a ViT: what a step costs",
         "",
-        f"A step of SimCLR, forward, backward and AdamW, with `{NAME}` on two views of",
-        f"{options.size} images of 224 x 224 pixels in float32; LoRA has rank {RANK} on `qkv`. Plain"
-        " timm is a loop",
-        "with lightly's head and loss, all weights trained. Memory is the peak of two steps above that"
-        " before them,",
-        "with the optimizer's moments, each in a process of its own; time is that of the processor, the"
-        " median of",
-        f"{options.steps} steps, taken in turns. One thread of a CPU, torch {torch.__version__}."
-        " Written by",
-        "`python docs/evidence/benchmarks/lora.py`.",
+        f"**A step with `lora` takes {beside('`lora`')} of a plain timm loop that trains"
+        " all weights;",
+        f"with `checkpointing` too it takes {beside('`lora`, `checkpointing`')}.**",
         "",
         "| what learns | weights of the backbone that learn | time (s) | ratio | memory (MiB) | ratio |",
         "|---|---|---|---|---|---|",
         *lines,
+        "",
+        f"A step of SimCLR, forward, backward and AdamW, with `{NAME}` on two views of",
+        f"{options.size} images of 224 x 224 pixels in float32; LoRA has rank {RANK} on `qkv`. Plain"
+        " timm is a loop",
+        "with lightly's head and loss, all weights trained. Memory is the peak during two steps, less what"
+        " was in use before;",
+        "it includes the optimizer's moments, and each row has a process of its own. Time is processor"
+        f" time, the median of {options.steps} steps;",
+        f"the rows take turns. One thread of a CPU, torch {torch.__version__}. Written by",
+        "`python docs/evidence/benchmarks/lora.py`.",
         "",
         "With all weights, `checkpointing` adds a forward pass. LoRA needs no gradient of the weights that"
         " it adapts,",

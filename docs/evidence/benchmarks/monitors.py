@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pages import parser, publish
+from pages import parser, publish, span
 from pytorch_lightning import Callback
 
 import ccl_plugins as ccl
@@ -60,26 +60,27 @@ def main() -> None:
 
 def page(options: argparse.Namespace) -> str:
     """The table."""
+    rows = [row(name, workers, options.epochs) for name in NAMES for workers in (0, 1)]
     lines = [
         "# What monitors cost\n",
-        f"Each row is one run of {options.epochs} epochs of 5 steps with the default, which measures in"
-        " every fourth epoch. Ratios",
-        "are of the whole run: the median time of an epoch with a measurement and of three without, taken"
-        " together, by four times that of one",
-        "without. Views are drawn in the training process (0 workers), so that the time is of all work;"
-        " or in a worker, whose time",
-        "does not count, as on a machine with workers that are never behind. Processor time is that of the"
-        " training process, with 1 thread.",
-        "The machine was shared, so wall-clock ratios are rough. The last column is the monitors' share of"
-        f" the wall-clock time in `Run.costs`. {platform.machine()},",
-        f"torch {torch.__version__}. Written by `python docs/evidence/benchmarks/monitors.py`.\n",
+        f"**With the default monitors a run takes {span(rows, 5)} times the processor time.**\n",
         "| example | workers | epoch without (ms) | with a measurement (ms) | processor time ratio"
         " | wall-clock ratio | share in the costs |",
         "|---|---|---|---|---|---|---|",
+        *rows,
+        "",
+        f"Each row is one run of {options.epochs} epochs of 5 steps, in which monitors measure in every"
+        " fourth epoch, as by default.",
+        "A ratio is that of the whole run: one epoch with a measurement and three without, by four"
+        " without; all are medians.",
+        "With 0 workers the training process draws the views too. With 1 worker the time of the worker"
+        " does not count.",
+        "Processor time is that of the training process, with 1 thread. The machine was shared, so"
+        " wall-clock ratios are rough.",
+        "The last column is the monitors' share of the wall-clock time in `Run.costs`."
+        f" {platform.machine()}, torch {torch.__version__}.",
+        "Written by `python docs/evidence/benchmarks/monitors.py`.",
     ]
-    for name in NAMES:
-        for workers in (0, 1):
-            lines.append(row(name, workers, options.epochs))
     return "\n".join(lines) + "\n"
 
 

@@ -5,13 +5,14 @@ At small batches a GPU waits for launches: there the number of operations is the
 
 from __future__ import annotations
 
+import statistics
 from dataclasses import replace
 from typing import Any
 
 import torch
 from gpu_parts import begun, suite_on
 from lightly.loss import NTXentLoss
-from pages import parser, publish
+from pages import parser, publish, span
 from torch.utils._python_dispatch import TorchDispatchMode
 from torchvision.models import resnet18
 
@@ -101,32 +102,36 @@ def main() -> None:
     for name, of in VIEWS.items():
         first, later = of_views(name)
         drawn.append(f"| `{name}`, {of} | {first} | {later} |")
+    middle = statistics.median(row[2] for row in rows[1:])
     report = f"""# Operations of a loss, and of drawing views
 
+**Forward and backward, an objective does {span(lines[1:], 3)} operations, half of them at most {middle:.0f};
+lightly's `NTXentLoss` does {rows[0][2]}.** Views of a batch take {span(drawn, 3)}, however many images it has.
+
 ## Losses
+
+| loss | forward | with backward | values read on the host |
+|---|---|---|---|
+{chr(10).join(lines)}
 
 Operations that compute values, of a call on the raw embeddings of two views, as in a loop of one's own:
 checks and normalization are among them. Each objective has the parameters of its example. Within `fit`,
 after the first steps, nothing is read on the host. `python docs/evidence/benchmarks/gpu.py share`
 measures times.
 
-| loss | forward | with backward | values read on the host |
-|---|---|---|---|
-{chr(10).join(lines)}
-
 ## Views of a whole batch
+
+| transform | first batch | each further batch |
+|---|---|---|
+{chr(10).join(drawn)}
 
 With [`batched = true`](../../how-to/train-at-scale.md) views are drawn on the device, and nothing is read
 on the host. The count does not depend on the number of images, nor on that of the views of one kind: those
 are rows of one tensor. The first batch of a shape also makes what the others read. In the same count, a
 step of a ResNet-18 with SGD has {of_a_step()} operations.
 
-| transform | first batch | each further batch |
-|---|---|---|
-{chr(10).join(drawn)}
-
 torch {torch.__version__}; written by `python docs/evidence/benchmarks/operations.py`.
-"""
+"""  # noqa: E501  a page
     publish(report, "operations.md", options)
 
 

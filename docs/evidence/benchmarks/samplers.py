@@ -137,8 +137,26 @@ def measure(case: Case, options: argparse.Namespace) -> dict[str, Any]:
 
 def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
     """The page with the table."""
+    whole = [row for row in rows if not row["condition"].endswith(" rows")]
+    several = [1e3 * row["batch"] for row in whole if row["condition"] == "3 numbers"]
+    quick = [1e3 * row["batch"] for row in whole if row["condition"] != "3 numbers"]
+    built = max(row["build"] for row in whole)
+    slowest = max(rows, key=lambda row: row["batch"])
     lines = [
         "# What samplers cost",
+        "",
+        f"**A sampler of {options.rows:,} rows is built in at most {built:.1f} s."
+        f" A batch takes at most {max(quick):.1f} ms by classes or one number,",
+        f"{min(several):.1f} to {max(several):.1f} ms by three numbers.** The slowest batch takes"
+        f" {1e3 * slowest['batch']:.0f} ms: `{slowest['name']}` by {slowest['condition']}.",
+        "",
+        "| sampler | condition | build (s) | begin an epoch (s) | batch (ms) |",
+        "|---|---|---|---|---|",
+        *(
+            f"| {row['name']} | {row['condition']} | {row['build']:.2f} | {row['begin']:.2f}"
+            f" | {1e3 * row['batch']:.3f} |"
+            for row in rows
+        ),
         "",
         f"The condition has {options.rows:,} rows unless the table says otherwise; batches have"
         f" {options.batch} samples. The numbers are",
@@ -150,16 +168,6 @@ def page(rows: list[dict[str, Any]], options: argparse.Namespace) -> str:
         " access to memory,",
         "which on a virtual machine with other work differs by half between runs. Written by"
         " `python docs/evidence/benchmarks/samplers.py`.",
-        "",
-        "| sampler | condition | build (s) | begin an epoch (s) | batch (ms) |",
-        "|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row['name']} | {row['condition']} | {row['build']:.2f} | {row['begin']:.2f}"
-        f" | {1e3 * row['batch']:.3f} |"
-        for row in rows
-    ]
-    lines += [
         "",
         "Every sampler draws exactly from its distribution. Partners by several numbers take most, since no"
         " order puts all neighbors side by",

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 from memory import high_water
-from pages import parser, publish
+from pages import parser, publish, span
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -179,25 +179,28 @@ def main() -> None:
     )
     text = f"""# A step of DINO with a ViT-B: counted, and hours estimated
 
-A step of the method `dino`, forward and backward, in bf16 under autocast: `{NAME}` on
-{CHANNELS} channels, two large views of {SIDE} pixels and {SMALL} small ones of 98, {PROTOTYPES:,}
-prototypes; LoRA has rank {RANK} on `qkv`. **Nothing here was measured on a GPU.** The operations are
-counted by torch's `FlopCounterMode`, and what is kept for the backward pass by hooks on saved tensors, both
-without computing anything (`python docs/evidence/benchmarks/vit_step.py`);
-`python docs/evidence/benchmarks/gpu.py adapt` measures the step on a GPU.
+**By a count, a step needs {span(lines, 6)} GB of memory for {options.size} images, least with `lora`
+and `checkpointing`.** Nothing here was measured on a GPU.
 
 | {" | ".join(columns)} |
 {"|---" * len(columns)}|
 {chr(10).join(lines)}
 
-Memory is what is kept, the weights of student and teacher, and gradients and AdamW's moments of those that
-learn. What a step needs for a moment, and the GPU's own libraries, come on top. Of frozen weights, autocast
-makes a copy in bf16 in each of the 2 passes, one for each size, which the backward pass needs: these
-copies are what `lora` keeps whatever the batch.
+A step of the method `dino`, forward and backward, in bf16 under autocast: `{NAME}` on
+{CHANNELS} channels, two large views of {SIDE} pixels and {SMALL} small ones of 98, {PROTOTYPES:,}
+prototypes; LoRA has rank {RANK} on `qkv`. The operations are
+counted by torch's `FlopCounterMode`, and what is kept for the backward pass by hooks on saved tensors, both
+without computing anything (`python docs/evidence/benchmarks/vit_step.py`);
+`python docs/evidence/benchmarks/gpu.py adapt` measures the step on a GPU.
+
+Memory is the sum of what is kept, the weights of student and teacher, and the gradients and AdamW's moments
+of the weights that learn. Temporary tensors and the GPU's own libraries come on top. Autocast copies frozen
+weights to bf16 in each of the 2 passes, one for each size of view. The backward pass needs these copies:
+`lora` keeps them whatever the batch.
 
 The count was compared with the measured peak of a forward pass on a CPU, of `vit_tiny_patch16_224` with 8
 images and 512 prototypes. Measured and counted, in MB and in the order of the table: {both}.
-With `checkpointing` the peak has the activations of one block, too, which the count does not have.
+With `checkpointing` the peak includes the activations of one block, which the count leaves out.
 
 ## Hours, estimated
 
