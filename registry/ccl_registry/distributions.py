@@ -47,31 +47,30 @@ def installed(project: str) -> tuple[list[Plugin], tuple[Remnant, ...]]:
     """
     from importlib import metadata  # 30 ms, and not needed before the first look-up
 
-    copies: dict[str, list[str]] = defaultdict(list)
+    copies: dict[str, list[Distribution]] = defaultdict(list)
     remnants = []
     for distribution in metadata.distributions():
         # Reading a name reads the whole METADATA file, so only distributions with our groups do it.
         if not any(_entries(distribution, project)):
             continue
-        name, version, fault = _head(distribution)
+        name, _, fault = _head(distribution)
         if not fault:
             try:
                 metadata.distribution(name)
-                copies[name].append(f"{version} in {_place(distribution)}")
+                copies[name].append(distribution)
                 continue
             except metadata.PackageNotFoundError:
                 fault = _why_orphaned(distribution, name)
         remnants.append(Remnant(name, escaped(_path(distribution), 1000), fault))
     plugins = []
-    for name, places in sorted(copies.items()):
+    for name, found in sorted(copies.items()):
         # The first copy hides those after it, whether it has entry points of the project or not.
         first = metadata.distribution(name)
         entries, faults = _entries(first, project)
         version = _head(first).version
         if not is_version(version):
             version, faults = "", (*faults, _wrong("Version", version))
-        several = tuple(dict.fromkeys(places))
-        plugins.append(Plugin(name, version, several if several[1:] else (), entries, faults))
+        plugins.append(Plugin(name, version, tuple(_places(found)), entries, faults))
     return plugins, tuple(dict.fromkeys(remnants))  # of a folder that is twice on the path
 
 
@@ -116,9 +115,33 @@ def _why_orphaned(distribution: Distribution, name: str) -> str:
     return f"its METADATA names it {name}, and its folder otherwise"
 
 
-def _place(distribution: Distribution) -> str:
-    """The folder that it is installed in."""
-    return escaped(Path(str(distribution.locate_file(""))).resolve(), 1000)
+def _places(copies: list[Distribution]) -> list[str]:
+    """Version and folder of each copy, if there are several.
+
+    An editable installation and the metadata that setuptools leaves beside its sources are one copy.
+    """
+    several = copies if len(copies) > 1 else []
+    sources = {(_head(each).version, _sources(each)) for each in several}
+    places = dict[str, None]()
+    for each in copies:
+        version, folder = _head(each).version, Path(str(each.locate_file(""))).resolve()
+        trees = {folder, *folder.parents} if _path(each).endswith(".egg-info") else ()
+        if not any((version, tree) in sources for tree in trees):
+            places[f"{version} in {escaped(folder, 1000)}"] = None
+    return [*places] if len(places) > 1 else []
+
+
+def _sources(distribution: Distribution) -> Path | None:
+    """The folder of which it is an editable installation, as pip notes it; None if it is none."""
+    import json  # late, as few distributions are installed twice
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        origin = json.loads(distribution.read_text("direct_url.json") or "")
+        editable = origin["dir_info"]["editable"]
+        return Path(unquote(urlsplit(origin["url"]).path)).resolve() if editable else None
+    except (OSError, ValueError, LookupError, TypeError):  # not of pip, or of an archive
+        return None
 
 
 def _path(distribution: Distribution) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support.toy_registry import write_metadata
 
@@ -53,6 +55,28 @@ def test_a_folder_that_is_twice_on_the_path_holds_one_copy(path, monkeypatch, tm
     write(path[0], "toy_a")
     (found,) = installed("toy")[0]
     assert found.copies == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "copies"), [("", 0), ("Version", 2), ("url", 2), ("editable", 2), ("file", 2)]
+)
+def test_sources_of_an_editable_installation_are_no_copy(path, changed, copies):
+    first, second = path
+    write(first, "toy_a", version="1")
+    (installation,) = first.glob("*.dist-info")
+    origin = {
+        "url": (first if changed == "url" else second.parent).as_uri(),
+        "dir_info": {"editable": changed != "editable"},
+    }
+    if changed != "file":
+        (installation / "direct_url.json").write_text(json.dumps(origin))
+    sources = second / "toy_a.egg-info"
+    sources.mkdir()
+    (sources / "entry_points.txt").write_text("[toy.kernel]\na = m:A\n")
+    version = 2 if changed == "Version" else 1
+    (sources / "PKG-INFO").write_text(f"Metadata-Version: 2.1\nName: toy_a\nVersion: {version}\n")
+    (found,) = installed("toy")[0]
+    assert (found.version, len(found.copies)) == ("1", copies)
 
 
 def test_a_build_in_a_source_folder_is_no_copy(path):
