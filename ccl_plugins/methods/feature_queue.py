@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, cast
@@ -16,7 +17,7 @@ from ccl_plugins.objectives.inputs import Questions, ask_of_values, by_name, lon
 from ccl_plugins.pairs.pairs import Pairs, with_keys
 from ccl_plugins.pairs.queue import Queue
 from ccl_plugins.pairs.samples import Samples
-from ccl_plugins.protocols import LookUp
+from ccl_plugins.protocols import LookUp, trait
 
 _CONDITION = "condition:"
 
@@ -375,6 +376,12 @@ class QueuedLoss(nn.Module):
         self, objective: Any, size: int, dim: int, *, gather_distributed: bool = False
     ) -> None:
         super().__init__()
+        if not trait(objective, "reads_queue"):
+            warnings.warn(
+                f"{type(objective).__name__} compares the samples of a batch alone, so the queue has no"
+                " effect: call it without a queue, or add it to another objective in a Mixture",
+                stacklevel=2,
+            )
         self.objective = objective
         self.queue = FeatureQueue(size, dim)
         own: bool = getattr(objective, "gather_distributed", False)

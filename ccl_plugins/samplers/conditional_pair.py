@@ -15,7 +15,7 @@ from ccl_plugins.drawing.by_kernel import by_kernel
 from ccl_plugins.drawing.nearest import among_nearest
 from ccl_plugins.drawing.partners import Partners
 from ccl_plugins.protocols import VALUE_TYPES, Kernel, ValueType
-from ccl_plugins.samplers.uniform import Uniform, require_rows
+from ccl_plugins.samplers.uniform import Uniform, require_values
 
 TOGETHER = 4096
 """The most anchors whose partners are drawn in one call, in whole batches; a call has a fixed cost."""
@@ -62,7 +62,7 @@ class ConditionalPair(Uniform):
         seed: int,
         condition: Tensor,
     ) -> None:
-        require_rows(condition, size)
+        require_values(condition, size)
         accepted = self.value_types({"kernel": kernel, "nearest": nearest})
         numbers = condition.is_floating_point()
         if ("continuous" if numbers else "categorical") not in accepted:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ccl_plugins.arguments import one_of
 from ccl_plugins.drawing.by_class import Groups
+from ccl_plugins.numerics.condition_values import missing_samples
 from ccl_plugins.protocols import ValueType
 
 Small = Literal["error", "repeat", "leave_out"]
@@ -87,13 +88,13 @@ class OfClasses(Uniform):
         batch_size: int,
         seed: int,
     ) -> None:
+        require_values(condition, size)
         if condition.is_floating_point():
             raise ValueError(
                 f"{sampler} needs a categorical condition, but this one holds numbers, "
                 f"{tuple(condition.shape)} {condition.dtype}: make class ids of them with "
                 "clusters(of=..., k=...)"
             )
-        require_rows(condition, size)
         if condition.ndim != 1 and not self.levels:
             raise ValueError(f"{sampler} needs one class per sample, not {tuple(condition.shape)}")
         super().__init__(drop_last, size=size, batch_size=batch_size, seed=seed)
@@ -142,9 +143,18 @@ def of_enough(
     return np.where(few, 0, count)
 
 
-def require_rows(condition: Tensor, size: int) -> None:
-    """Refuse a condition without exactly one row per sample."""
+def require_values(condition: Tensor, size: int) -> None:
+    """Refuse a condition without exactly one value per sample."""
+    if not isinstance(condition, Tensor):
+        raise TypeError(f"condition must be a tensor, not {type(condition).__name__}")
     if len(condition) != size:
         raise ValueError(
             f"condition must have a row for each of {size} samples, not {len(condition)}"
+        )
+    lost = missing_samples(condition)
+    if lost.any():
+        raise ValueError(
+            f"{lost.sum()} of {size} samples have no value of the condition (NaN, or -1 among class ids),"
+            f" the first is sample {int(lost.int().argmax())}: leave these samples out of the data set, or"
+            " give each a class id of its own"
         )

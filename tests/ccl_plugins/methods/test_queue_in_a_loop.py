@@ -142,6 +142,11 @@ def test_a_mixture_with_a_loss_of_raw_embeddings_gets_these_and_a_queue_on_the_s
     torch.testing.assert_close(normalize(criterion.queue.keys, dim=1), alone.queue.keys)
 
 
+def test_a_queue_of_an_objective_that_reads_none_is_warned_of():
+    with pytest.warns(UserWarning, match="Lightly compares the samples of a batch alone"):
+        QueuedLoss(Lightly("NTXentLoss"), 16, D)
+
+
 def test_a_call_without_gradient_leaves_the_queue_as_it_is():
     criterion, (queries, keys) = QueuedLoss(InfoNCE(), 16, D).double(), batch(0)
     before = copy.deepcopy(criterion.queue.state_dict())

@@ -71,6 +71,30 @@ def test_what_does_not_fit_is_said_in_full():
     )
 
 
+@pytest.mark.parametrize(
+    ("values", "sample"),
+    [
+        (torch.tensor([0, 1, -1] * 4), 2),
+        (torch.tensor([[0, 0], [0, -1], [0, 0]] * 4), 1),
+        (torch.where(torch.arange(12) % 3 == 2, torch.nan, NUMBERS[:, 0]), 2),
+    ],
+)
+def test_samples_without_a_value_are_no_class_of_their_own(values, sample):
+    kernel = RBF() if values.is_floating_point() else None
+    found = (
+        "4 of 12 samples have no value of the condition (NaN, or -1 among class ids), the first is"
+    )
+    assert f"{found} sample {sample}" in message(ConditionalPair, condition=values, kernel=kernel)
+    if kernel is None:
+        assert f"{found} sample {sample}" in message(SameCondition, condition=values)
+
+
+@pytest.mark.parametrize("sampler", [SameCondition, Imbalanced, ConditionalPair])
+def test_a_condition_is_a_tensor(sampler):
+    with pytest.raises(TypeError, match="condition must be a tensor, not ndarray"):
+        sampler(size=12, batch_size=4, seed=0, condition=CLASSES.numpy())
+
+
 def test_the_least_and_the_most_are_accepted():
     for size in (1, 12):
         assert len(Uniform(size=12, batch_size=size, seed=0)) == 12 // size
