@@ -64,7 +64,7 @@ def test_a_feature_that_only_test_samples_vary_in_drowns_no_other(level):
 def test_what_it_cannot_measure_is_said():
     with pytest.raises(UndefinedMetric, match="'one' has the same value"):
         value(MLP("one"))
-    with pytest.raises(ValueError, match="20 training samples or more, there are 10"):
+    with pytest.raises(ValueError, match="20 training samples or more, but there are 10"):
         MLP()(frozen(10, 0), TEST)
     rare = Frozen(TRAIN.features, {"label": torch.arange(600) // 599})
     with pytest.raises(ValueError, match="two training samples or more, class 1 has one"):

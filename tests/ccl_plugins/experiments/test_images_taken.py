@@ -128,7 +128,7 @@ def test_an_encoder_with_another_image_size_is_refused_before_it_reads_images():
         ("resnet10t", {"in_chans": 5}, {}, r"3 channels, .* takes 5: .* a std of 5 numbers each"),
         ("resnet10t", {"in_chans": 4}, FIVE, r"5 channels, .* takes 4"),
         ("hf-hub:timm/resnet10t", {"in_chans": 4}, FIVE, r"5 channels, .* takes 4"),
-        ("resnet10t", {}, {**FIVE, "std": None}, r"mean has 5 numbers: give std as many"),
+        ("resnet10t", {}, {**FIVE, "std": None}, r"mean has 5 numbers: give std the same number"),
     ],
 )
 def test_other_channels_are_refused_with_the_settings_of_both(name, options, transform, message):

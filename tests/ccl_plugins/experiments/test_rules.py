@@ -241,7 +241,7 @@ def test_a_method_declares_several_conditions_which_are_checked_when_composed(
 def test_an_objective_that_ignores_the_queue_is_a_warning_when_composed(objective):
     parts = {"dataset": "color_digits", "backbone": "lenet5", "objective": objective}
     with pytest.warns(
-        UserWarning, match="(BatchAlone|Mixture) .* no queue, so moco_v2's has no effect"
+        UserWarning, match="(BatchAlone|Mixture) .* a queue, so that of moco_v2 has no effect"
     ):
         ccl.Pipeline(method="moco_v2", **parts)
     with warnings.catch_warnings():

@@ -336,7 +336,7 @@ def test_value_types_are_those_that_both_kernel_and_objective_accept():
     class OfFlags(Learned):
         conditions = {"tags": ("multi_label",)}  # noqa: RUF012
 
-    with pytest.raises(ValueError, match="OfFlags reads a multi_label condition 'tags', and its"):
+    with pytest.raises(ValueError, match="OfFlags reads a multi_label condition 'tags', but its"):
         _ = Repelled(OfFlags()).conditions
 
 
