@@ -32,9 +32,9 @@ TITLES = {
 }
 HEAD = """# Gallery
 
-Thirteen short files, each with a baseline. Each takes about a minute of one CPU core and downloads
+Thirteen short files with baselines. Each takes about a minute of a CPU core and downloads
 nothing. Run one from the root of the repository: `python examples/gallery/kmeans.py`. The numbers are of
-one seed and few epochs: they show what the parts do, and not the best that they reach.
+one seed and few epochs, not the best that the parts reach.
 
 The three `.md` files are notebooks, which Jupyter opens with `jupytext`; the site shows their pictures.
 

@@ -1,7 +1,8 @@
 """Contrastive attraction and repulsion (CACR), which weighs several positives of an image.
 
-Each query is attracted most to the farthest of its other views, and repelled most from the nearest other
-image. Expect more of the digit with four views than with two, from twice as many images in a step.
+CACR pulls a view most to the farthest other view of its image, and pushes it most from the nearest other
+image. Expect four views to name the digit more often than two, from twice as
+many images in a step.
 """
 
 import ccl_plugins as ccl

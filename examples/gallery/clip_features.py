@@ -1,8 +1,8 @@
 """Features of a pretrained network, such as CLIP's, say which images are alike.
 
-Soft InfoNCE takes the similarity of features as targets, as X-CLR does. A tiny network stands in for CLIP,
-trained here to name digits; the line for CLIP itself is in a comment. Expect the digit to be kept, which
-InfoNCE loses to the color of the ground.
+Soft InfoNCE takes the similarities of these features as its targets, as X-CLR does. A tiny network, trained
+here to name digits, stands in for CLIP; a comment has the line for CLIP itself. Expect Soft InfoNCE to
+keep the digit, and InfoNCE to learn the color of the background.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Two processes train as one: every anchor is compared with the samples of both.
 
-Each process has half the batch. With ``gather_distributed=True`` the criterion gathers keys and conditions
-from the other one. On GPUs only the backend differs from the gloo used here. A pipeline needs no such
+Each process has half the batch. With ``gather_distributed=True`` the criterion gathers the keys and
+conditions of the other process. On GPUs the backend is nccl, not gloo. A pipeline needs no such
 loop: ``ccl train FILE.toml --devices 2``.
 """
 

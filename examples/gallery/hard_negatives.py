@@ -1,7 +1,7 @@
-"""Hard negatives: those that lie near the anchor count more.
+"""Hard negatives: negatives near the anchor have larger weights.
 
 HCL weighs negatives by their similarity to the anchor, HardNeg-CCLK by a kernel on the model's own
-embedding. Expect the three to differ little after so short a training;
+embedding. Expect little difference after so short a training;
 ``docs/evidence/reproduction/hard_negatives.md`` compares them over many seeds.
 """
 

@@ -1,7 +1,8 @@
-"""Guides: keep the digit in the features, and take the color of its ground out of them.
+"""Guides: keep the digit in the features, and take the color of its background out of them.
 
-One guide is a head that predicts the digit; a second guide takes the color out. Expect R² of the color to
-fall, and the digit to be read better. ``examples/guided_color.toml`` is the pipeline as a file, and
+One guide trains the features to predict the digit, the other removes the
+color. Expect that with both, R² of the color falls and the digit is named more often.
+``examples/guided_color.toml`` is the pipeline as a file, and
 ``docs/how-to/keep-and-suppress.md`` has its numbers.
 """
 

@@ -1,8 +1,8 @@
 """Cl-InfoNCE on the model's own clusters, which k-means finds anew before every epoch.
 
-Digits of one cluster are positives of each other, after a warm-up with InfoNCE. The views change the
-colors, since the model would cluster by the colored ground otherwise. Expect digits that nearest neighbors
-name more often, and that lie in clusters of their own (normalized mutual information).
+After a warm-up with InfoNCE, images of one cluster are positives of each other. The views change the
+colors, since the model would cluster by the background otherwise. Expect nearest neighbors to name the
+digit more often, and clusters to agree better with it (normalized mutual information).
 """
 
 import ccl_plugins as ccl

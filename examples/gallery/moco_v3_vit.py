@@ -1,7 +1,7 @@
 """MoCo v3 with a vision transformer (ViT), with and without a condition.
 
-Only the objective and the condition differ between the two runs: any objective trains any method. A ViT
-learns slowly: expect small numbers, and with Fair-CCLK less of the gratings' angle and more of the digit.
+The runs differ in objective and condition alone. A ViT learns slowly, so the
+digit is seldom named. Expect Fair-CCLK to name it more often, and to keep less of the gratings' angle.
 """
 
 import ccl_plugins as ccl

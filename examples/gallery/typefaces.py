@@ -1,8 +1,8 @@
 """A condition on the font, with batches of whole fonts.
 
-The fonts are those that matplotlib brings; four families are held out.  InfoNCE tells letters apart by
-their font as well; Fair-CCLK contrasts a letter with letters of its own font.  In a batch drawn at random
-few letters are of one font, so `m_per_class` draws whole fonts.
+The fonts come with matplotlib; four families are kept for tests.  InfoNCE learns to tell fonts apart.
+Fair-CCLK contrasts a letter with letters of its own font, where the font does not help.  A batch drawn at
+random has few letters of each font, so `m_per_class` draws all 52 letters of a font.
 """
 
 import string

@@ -1,8 +1,9 @@
 """Cl-InfoNCE on weak labels: digits that agree in a few measured attributes are positives of each other.
 
-The attributes, such as the number of holes, are measured without recognizing a digit. What they tell of
-the digit, I(Z;T), and what beside, H(Z|T), is known before training. Expect the digit, where InfoNCE learns
-the color of the ground. ``examples/weak_labels.toml`` is such a pipeline as a file.
+The attributes, such as the number of holes, are measured without recognizing a digit. What the weak
+labels Z tell about the digit T, I(Z;T), and what else, H(Z|T), is known before training.
+Expect Cl-InfoNCE to learn the digit, and InfoNCE the color of the background.
+``examples/weak_labels.toml`` is such a pipeline as a file.
 """
 
 import math

@@ -1,7 +1,7 @@
 """Weak labels from WordNet: samples whose classes share an ancestor at some level are positives.
 
-A coarse level tells little of the class, I(Z;T), and a fine one more: expect that with the level the class
-is named more often. The classes are those of CIFAR-10; vectors stand in for images.
+A coarse level tells little about the class, a fine level more: I(Z;T) is larger. Expect the class
+to be named more often with a finer level. The classes are those of CIFAR-10; vectors stand in for images.
 """
 
 import csv
@@ -12,7 +12,7 @@ import torch
 import ccl_plugins as ccl
 
 EPOCHS = 10
-# WordNet 3.0 above the ten classes; a folder with WordNet's own data.noun is read as well.
+# The part of WordNet 3.0 above the ten classes. `source` may also be a folder with WordNet's data.noun.
 HIERARCHY = "examples/reproduction/cifar10_wordnet.csv"
 
 torch.manual_seed(0)
