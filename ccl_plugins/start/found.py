@@ -221,11 +221,11 @@ def _group(variables: Mapping[str, FoundColumn], label: str, notes: list[str]) -
         return ""
     order = BATCHES.pattern
     group, *others = sorted(likely, key=lambda n: order.find(_batch(n)) if _batch(n) else -1)
-    beside = f"; {', '.join(others)} looks so, too" if others else ""
+    beside = f"; other columns that look like groups: {', '.join(others)}" if others else ""
     notes.append(
-        f"{group!r} looks like a group: images of one {group} share more than what they show, as light or"
-        f" stain, so they come into one split, and the test images are of others. --group takes another"
-        f" column, --group none splits image by image{beside}"
+        f"{group!r} looks like a group: images of one {group} share more than what they show, such as light"
+        f" or stain, so they are all in one split. --group names another column, --group none splits image"
+        f" by image{beside}"
     )
     return group
 

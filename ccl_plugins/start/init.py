@@ -170,7 +170,7 @@ class Init:
         if (hours := inspection.step.get("hours", 0.0)) > LONG:
             fewer = max(1, round(tables["fit"]["epochs"] * LONG / hours))
             shorter = f"ccl train {shlex.quote(str(file))} --set fit.epochs={fewer}"
-            print(f"- {60 * LONG:.0f} minutes here: {shorter}")
+            print(f"- for a run of {60 * LONG:.0f} minutes here: {shorter}")
         print(f"{file}: {title}")
         print(f"next:\n  ccl train {shlex.quote(str(file))}")
         return 0
@@ -246,7 +246,7 @@ def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, st
     if options.label is None and not contents.label and kept and is_label(kept):
         contents = look(path, label=wishes.keep, **how)
         contents.notes.append(
-            f"{wishes.keep!r} is kept, and the label, too, by which features are measured: --label names"
+            f"{wishes.keep!r} is kept, and is also the label, by which features are measured: --label names"
             " another"
         )
     call = _call(options, wishes)
@@ -265,7 +265,7 @@ def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, st
     notes = [*contents.notes, *said]
     if not wishes.columns and contents.variables:
         ways = "--keep, --weak, --pairs, --suppress and --captions"
-        notes.append(f"of {', '.join(contents.variables)} nothing is trained on, as {ways} would")
+        notes.append(f"no column is trained on: {ways} name one of {', '.join(contents.variables)}")
     return title, text, notes
 
 

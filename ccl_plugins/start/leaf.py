@@ -191,8 +191,7 @@ class Chooser:
     def _weak(self) -> Leaf:
         conditions, why = self._of_weak("condition")
         return Leaf(
-            f"Cl-InfoNCE: images that agree in {_listed(self.wishes.weak)} are alike, which need not hold"
-            " for all of them.",
+            f"Cl-InfoNCE: images that agree in {_listed(self.wishes.weak)} are mostly alike.",
             {"use": "cl_infonce", "temperature": 0.1},
             conditions,
             why,
@@ -202,7 +201,7 @@ class Chooser:
         name = self.wishes.pairs
         conditions, why = self._single(name, "own")
         return Leaf(
-            f"Cl-InfoNCE on pairs: the two views that are made alike are of two images of one {name}.",
+            f"Cl-InfoNCE on pairs: two views are alike if they are of two images of one {name}.",
             {"use": "cl_infonce", "temperature": 0.1},
             conditions,
             why,
@@ -216,8 +215,8 @@ class Chooser:
             return self._fair_classes(names[0])
         objective, conditions, why = self._fair(names)
         return Leaf(
-            f"Fair-CCLK: an image is contrasted with images of similar {_listed(names)}, among which that"
-            " is of no use, so that features forget it.",
+            f"Fair-CCLK: an image is contrasted with images of similar {_listed(names)} only. Features"
+            f" forget {_listed(names)}, which does not tell such images apart.",
             objective,
             conditions,
             why,
@@ -228,14 +227,14 @@ class Chooser:
         sizes = counts[index].double()
         """For each image, the number of images with the same value."""
         title = (
-            f"Fair-InfoNCE: an image is contrasted with images of the same {name} alone, among which that"
-            " is of no use, so that features forget it."
+            f"Fair-InfoNCE: an image is contrasted with images of the same {name} only. Features forget"
+            f" {name}, which does not tell such images apart."
         )
         alike = self.batch * float(sizes.mean()) / len(sizes)
         if alike >= ALIKE:
             objective = {"use": "fair_infonce", "temperature": 0.1}
             return Leaf(title, objective, *self._single(name, "ignore"))
-        few = f" Of a batch of {self.batch} at random only {alike:.0f} share a value"
+        few = f" In a random batch of {self.batch}, only {alike:.0f} images share a value"
         if sizes.median() < 2 * ALIKE:
             return self._guided(f"{few}, too few to contrast them with each other.")
         batch = power_of_two(min(self.batch, float(sizes.median())))
@@ -244,7 +243,7 @@ class Chooser:
         why += f"{few}, so a batch has images of one value."
         if rare := int((sizes < batch).sum()):
             sampler["small"] = "leave_out"
-            why += f" {rare} images of rarer values than {batch} are not trained on."
+            why += f" {rare} images, whose value has fewer than {batch} images, are not trained on."
         objective = {"use": "infonce", "temperature": 0.1}
         return Leaf(title, objective, conditions, why, sampler, batch)
 
@@ -319,8 +318,8 @@ class Chooser:
         if any(each.missing for each in variables):
             condition["missing"] = "own"
         why = (
-            f"Images are alike that agree in the {k} attributes that vary most; `ccl information FILE.toml"
-            " --values k=1,2,3` shows what other numbers of them say of the label."
+            f"Images are alike if they agree in the {k} attributes that vary most. `ccl information"
+            " FILE.toml --values k=1,2,3` shows how much other k tell about the label."
         )
         more = [self._missing(each, "own") for each in self.wishes.weak]
         return {name: condition}, " ".join([why, *filter(None, more)])
@@ -358,8 +357,8 @@ class Chooser:
         if not variable.missing:
             return ""
         happens = {
-            "own": "are alike with their own views alone",
-            "ignore": "are left out where it is read",
+            "own": "are alike with their own views only",
+            "ignore": f"are left out where {name} is read",
             "drop": "are not trained on",
         }[missing]
         return f"{variable.missing} images have no {name} and {happens}."
@@ -370,9 +369,9 @@ class Chooser:
             return ""
         low, middle, high = quantiles
         return (
-            f" Its kernel's scale is a squared distance: a tenth of all pairs are nearer than {low:.2g},"
-            f" half nearer than {middle:.2g}, nine tenths nearer than {high:.2g}; a larger one makes more"
-            " images alike."
+            " The kernel's scale is a squared distance; a larger scale makes more images alike. A tenth of"
+            f" all pairs are nearer than {low:.2g}, half nearer than {middle:.2g}, nine tenths nearer than"
+            f" {high:.2g}."
         )
 
     def _kernel(self, name: str) -> Any:

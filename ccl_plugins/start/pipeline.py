@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,9 @@ from ccl_plugins.start.pixels import Sample, look_at
 
 WIDTH = 118
 """The length of a comment's line."""
+
+COPIED = re.compile(r"(`[^`]{,100}`|\{[^}]{,100}\})[.;,]?")
+"""Commands and tables in a comment."""
 
 FEWEST = 16
 """The least number of training images for contrast."""
@@ -120,7 +124,8 @@ class _File:
         """The file."""
         parts = [
             _comment(self.leaf.title)
-            + _comment(f"Written by `{call}`, trained by `ccl train {file}`."),
+            + _comment(f"Written by `{call}`, trained by `ccl train {file}`.")
+            + _comment(self._compared(file)),
             _comment(self._of_data(), {"dataset": dataset}),
             self._transform(),
             self._backbone(),
@@ -129,17 +134,28 @@ class _File:
             self._sampler(),
             _table("objective", self.leaf.objective),
             self._fit(),
-            "".join(_table("[evaluate]", each, _why(each)) for each in self._measured()),
+            "\n".join(_table("[evaluate]", each, _why(each)) for each in self._measured()),
         ]
         # Keys of the file stand before its tables.
         parts.sort(key=lambda part: "\n[" in f"\n{part}")
         return "\n".join(part for part in parts if part)
 
+    def _compared(self, file: str) -> str:
+        """The command of a run to compare with; empty if nothing is suppressed."""
+        if not self.wishes.suppress or self.wishes.captions:
+            return ""
+        guides = self.leaf.objective.get("guides", [])
+        other = [f"objective.guides.{i}.weight=0.0" for i, g in enumerate(guides) if not g["keep"]]
+        if self.leaf.sampler is not None:
+            other = ["sampler=uniform"]
+        words = " ".join(f"--set {each}" for each in other or ["objective=infonce"])
+        return f"To compare, a run that suppresses nothing: `ccl train {file} {words} --out runs/nothing`."
+
     def _of_data(self) -> str:
         wishes, contents = self.wishes, self.contents
         said = (
             f"{len(self.train)} images to train on and {len(self.test)} to test on, of about {self.width} x"
-            f" {self.height} pixels. Paths are as seen from the folder where ccl runs."
+            f" {self.height} pixels. Paths are relative to the folder where ccl runs."
         )
         if self.channels != 3:
             said += f" They have {_channels(self.channels)}."
@@ -148,7 +164,7 @@ class _File:
         if max(self.width, self.height) > 512:
             said += " Smaller copies of the images would be read faster in every epoch."
         if not contents.label:
-            said += " There is no label to measure by."
+            said += " No column is the label, by which features would be measured."
         elif contents.label not in wishes.columns:
             label = "label" if contents.label == "label" else f"label, {contents.label},"
             said += f" The {label} is not trained on: features are measured by it."
@@ -167,30 +183,32 @@ class _File:
                 "text": {"use": "tokens", "column": text, "length": self._length},
             }
             why = (
-                "One view of the image, without flips and changes of color, so that the text stays true;"
-                f" and the text as its bytes.{measured}"
+                "One view of the image, without flips and changes of color, so that the text stays true."
+                f" The text is read as bytes.{measured}"
             )
             return _table("transform", both, why)
         blur = 0.5 if self.size > 64 else 0.0
         views: dict[str, Any] = {"use": "simclr", **crop, "min_scale": 0.2, "flip": 0.5}
         why = (
-            f"Two views of {self.size} pixels. What they change, features forget: flip = 0.0 where left"
-            " and"
+            f"Two views of {self.size} pixels. Features forget what the views change. Set flip = 0.0 if"
+            " left and"
         )
         if self.pixels.colors:
             views |= {"jitter": 0.5, "gray": 0.2, "blur": blur}
-            why += " right differ, as in digits and text, and jitter = 0.0, gray = 0.0 where color matters."
+            why += (
+                " right differ, such as in text, and jitter = 0.0 and gray = 0.0 if color matters."
+            )
         elif self.channels == 3:
             views |= {"jitter": 0.0, "gray": 0.0, "blur": 0.0}
             why += (
-                " right differ, as in digits and text. The channels are no red, green and blue, and keep"
-                " their brightness."
+                " right differ, such as in text. The channels are not red, green and blue, so the views"
+                " keep their brightness."
             )
         else:
             views |= {"jitter": 0.5, "gray": 0.0, "blur": 0.0}
             why += (
-                " right differ, as in digits and text, and jitter = 0.0 where brightness matters: it"
-                " changes that of each channel, as light and stain do."
+                " right differ, such as in text, and jitter = 0.0 if brightness matters: jitter changes"
+                " the brightness of each channel, like another stain."
             )
         return _comment(why + measured, {"transform": views | scale})
 
@@ -203,7 +221,7 @@ class _File:
             given = {} if self.channels == 3 else {"options": {"in_chans": self.channels}}
             larger = toml_of({"use": "timm", "name": "resnet18", "stem": "cifar", **given})
             why = (
-                "LeNet-5, for images of 32 pixels, which a CPU trains. With a GPU, for photographs:"
+                "LeNet-5 reads images of 32 pixels and trains on a CPU. For photographs, with a GPU:"
                 f" {larger}."
             )
             lenet = {"use": "lenet5", "in_channels": self.channels} if given else "lenet5"
@@ -213,11 +231,11 @@ class _File:
         if self.channels != 3:
             narrow["in_chans"] = self.channels
             of = _channels(self.channels)
-            why = f"A narrow ResNet-10 of {of}, for images of any size, which a CPU trains."
+            why = f"A narrow ResNet-10 of {of} reads images of any size and trains on a CPU."
             return _comment(why, {"backbone": backbone})
         why = (
-            "A narrow ResNet-10, for images of any size, which a CPU trains. For photographs, pretrained"
-            ' weights are the better start: {use = "timm", name = "resnet18", pretrained = true}.'
+            "A narrow ResNet-10 reads images of any size and trains on a CPU. For photographs, pretrained"
+            ' weights are better: {use = "timm", name = "resnet18", pretrained = true}.'
         )
         return _comment(why, {"backbone": backbone})
 
@@ -226,7 +244,7 @@ class _File:
         if self.wishes.captions:
             tower = {"use": "text_transformer", "length": self._length, "width": 64}
             method: dict[str, Any] = {"use": "dual", "dim": 64, "towers": {"text": tower}}
-            why = "A tower for images and one for texts, with one space for both."
+            why = "A network for images and one for texts, with embeddings in one space."
             if queue:
                 method |= {"queue_size": queue, "momentum": 0.99}
                 why += f" A batch of {self.batch} is small: {queue} earlier ones are compared, too."
@@ -243,7 +261,8 @@ class _File:
         method = {"use": "simclr", **head}
         if self.wishes.suppress:
             method["batch_norm"] = False
-            why += " Without batch normalization less stays of what is suppressed."
+            names = " and ".join(self.wishes.suppress)
+            why += f" Without batch normalization, features hold less of {names}."
         return _comment(why, {"method": method})
 
     def _queue(self) -> int:
@@ -265,8 +284,8 @@ class _File:
         if self.leaf.sampler is None:
             return ""
         why = {
-            "conditional_pair": "The first view shows an image, the second another one of the same value.",
-            "same_condition": "All images of a batch have one value.",
+            "conditional_pair": "The second view is of another image with the same value.",
+            "same_condition": "All images of a batch have the same value.",
         }
         return _comment(why[self.leaf.sampler["use"]], {"sampler": self.leaf.sampler})
 
@@ -281,8 +300,8 @@ class _File:
             "optimizer": {"use": "adamw", "lr": rate, "weight_decay": 1e-4},
         }
         why = (
-            f"{epochs * per_epoch} steps, for a first look. `ccl find-lr` looks for a better rate, and more"
-            " epochs are worth trying."
+            f"{epochs * per_epoch} steps, for a first look. `ccl find-lr` suggests a learning rate (lr);"
+            " more epochs may help."
         )
         return _table("fit", settings, why)
 
@@ -336,8 +355,8 @@ def _why(measured: Mapping[str, Any]) -> str:
     if measured["use"] != "held":
         return ""
     return (
-        f"No {measured['column']} is in both splits, so that a probe is fitted within the test images: what"
-        " is fitted to training could not name theirs."
+        f"No {measured['column']} is in both splits, so the probe is fitted to some of the test images and"
+        " measured on the others."
     )
 
 
@@ -347,7 +366,10 @@ def _retrieval(column: str) -> dict[str, Any]:
 
 def _comment(text: str, lines: Mapping[str, Any] | None = None) -> str:
     """A comment, and below it keys with their values on a line each."""
-    said = textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+    # A command or a table that fits on a line is not broken, so that it can be copied.
+    whole = COPIED.sub(lambda found: found[0].replace(" ", "\0"), text)
+    said = textwrap.wrap(whole, WIDTH, break_long_words=False, break_on_hyphens=False)
+    said = [line.replace("\0", " ") for line in said]
     written = [_line(key, value) for key, value in (lines or {}).items()]
     return "\n".join([*(f"# {line}" for line in said), *written]) + "\n"
 

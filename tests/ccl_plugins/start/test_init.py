@@ -84,10 +84,28 @@ def test_a_file_says_what_it_chose_and_why(birds, capsys):
     assert out.endswith("next:\n  ccl train birds.toml\n")
     text = Path("birds.toml").read_text()
     assert "Written by `ccl init birds.csv --keep age --suppress camera`" in text
-    assert "2 images have no age and are left out where it is read." in text
+    assert "2 images have no age and are left out where age is read." in text.replace("\n# ", " ")
     measured = [(each["use"], each.get("column")) for each in tomllib.loads(text)["evaluate"]]
     assert ("regression", "age") in measured
     assert ("fairness", "camera") in measured
+
+
+@pytest.mark.parametrize(
+    ("words", "nothing"),
+    [
+        ("--suppress age", {"objective": "infonce"}),
+        ("--suppress beak --batch 64", {"objective": "infonce"}),
+        ("--keep species --suppress camera", {"objective.guides.1.weight": 0.0}),
+    ],
+)
+def test_a_file_that_suppresses_says_what_to_compare_with(birds, words, nothing):
+    assert init(*words.split()) == 0
+    text = Path("birds.toml").read_text().replace("\n# ", " ")
+    (command,) = re.findall(r" To compare, [^`]*: `ccl train birds.toml ([^`]*)`", text)
+    given = shlex.split(command)
+    assert given[-2:] == ["--out", "runs/nothing"]
+    settings = [f"{key}={value}" for key, value in nothing.items()]
+    assert given[:-2] == [word for each in settings for word in ("--set", each)]
 
 
 def test_a_scale_is_that_of_a_tenth_of_the_pairs(birds):
@@ -166,7 +184,7 @@ def test_a_column_whose_values_are_in_one_split_alone_is_read_within_it(birds):
     ]
     options = read_command("init")[1].parse_args(["plates.csv", "--yes", "--suppress", "plate"])
     _, text, _ = init_command.chosen(options, Path("plates.csv"), Path("new.toml"))
-    assert "# No plate is in both splits, so that a probe is fitted within the test images" in text
+    assert "# No plate is in both splits, so the probe is fitted to some of the test images" in text
     run = train(tables)
     assert {"held-plate/top1", "mixing-plate/ilisi"} <= run.evaluate().keys()
     assert chosen("--suppress", "well", source="plates.csv")["evaluate"][2]["use"] == "linear"
