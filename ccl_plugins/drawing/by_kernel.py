@@ -47,7 +47,7 @@ def by_kernel(values: Tensor, own_pair: bool, kernel: Kernel) -> Partners:
         )
     if not is_positive_definite(kernel, "conditional_pair"):
         raise ValueError(
-            f"conditional_pair needs a positive definite kernel, and {kernel!r} is not one:"
+            f"conditional_pair needs a positive definite kernel, but {kernel!r} is not one:"
             " nearest=k draws from the k nearest samples"
         )
     if values.is_floating_point():

@@ -91,7 +91,7 @@ def image_findings(splits: Mapping[str, Any], looks: Mapping[str, Looks]) -> Ite
                 f" {' and '.join(_place(split, row) for row in rows)}"
             )
         yield from _repeated(
-            f"of {len(seen)} images of {name} are there again", "", seen.repeated(), split, split
+            f"of {len(seen)} images of {name} repeat another one", "", seen.repeated(), split, split
         )
     if {"train", "test"} <= looks.keys():
         yield from _repeated(
@@ -107,7 +107,7 @@ def _of_kinds(name: str, split: Any, seen: Looks) -> Iterator[str]:
     """Differences between images, and images with flaws."""
     count = len(seen) + len(seen.unreadable)
     if count < len(split):
-        yield f"{count} of {len(split)} images of {name} were looked at, evenly spaced"
+        yield f"{count} of {len(split)} images of {name} were checked, evenly spaced"
     kinds = seen.kinds
     if len(kinds) > 1 or any("pages" in kind or not kind.startswith("uint8") for kind in kinds):
         each = "; ".join(f"{count} of {kind}" for kind, count in kinds.most_common())

@@ -25,7 +25,7 @@ class Inspect:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE.toml", help="a configuration file")
         parser.add_argument(
-            "--quick", action="store_true", help="look at no image but the first, make no step"
+            "--quick", action="store_true", help="read only the first image, and time no step"
         )
         add_set(parser, "file", "fit.batch_size=512")
         add_json(parser)

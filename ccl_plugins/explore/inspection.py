@@ -237,7 +237,7 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
         try:
             return _step(pipeline, parts, sound, len(train))
         except CannotBegin as error:  # all samples were tried above
-            notes.append(f"no step was timed, since a few of the samples do not do: {error}")
+            notes.append(f"no step was timed, because it would need more samples: {error}")
             return {}
 
     return replace(inspection, step=faults.of(timed) or {})
@@ -495,8 +495,8 @@ def _in_batches(reading: KernelReading, tables: Tables, sampler: Sampler) -> str
         return line
     wider = "" if getattr(reading.kernel, "scale", None) is None else ", or a larger scale"
     return (
-        f"{line}; hardly two samples of a batch are alike: take a sampler that brings like ones together,"
-        f" such as m_per_class or same_condition{wider}"
+        f"{line}; hardly two samples of a batch are alike: take a sampler that puts similar samples into a"
+        f" batch, such as m_per_class or same_condition{wider}"
     )
 
 

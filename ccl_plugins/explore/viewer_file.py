@@ -89,7 +89,7 @@ def embed(
     if method is not None:
         one_of("method", method, METHODS)
     if file.suffix != ".parquet":
-        raise ValueError(f"the file must end in .parquet, not as {file.name!r}")
+        raise ValueError(f"the file's name must end in .parquet, not {file.name!r}")
     try:
         from pyarrow import parquet
     except ImportError as error:

@@ -119,7 +119,7 @@ def real(values: Tensor, place: str) -> Tensor:
         ValueError: For complex numbers and sparse tensors, and see `from_numpy`.
     """
     if values.is_complex():
-        raise ValueError(f"{place} has complex values, and must have real numbers")
+        raise ValueError(f"{place} has complex values, but must have real numbers")
     if values.layout != torch.strided:
         raise ValueError(f"{place} is a sparse tensor: give its .to_dense()")
     return from_numpy(values.cpu().numpy(), place) if values.dtype in UNSIGNED else values

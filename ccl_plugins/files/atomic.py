@@ -43,7 +43,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
                 os.fsync(file.fileno())
             os.replace(temporary, path)
     except OSError as error:
-        reason = f"{error.strerror or error}: could not be written, and its old content is whole"
+        reason = f"{error.strerror or error}: could not be written; its old content is unchanged"
         raise OSError(error.errno, reason, str(path)) from error
     sync_folder(path.parent)
 
@@ -82,7 +82,7 @@ def replacing(folder: Path, names: Sequence[str]) -> Iterator[Path]:
                     (folder / name).unlink(missing_ok=True)
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
-        reason = f"{why}: could not be written, and its old files are whole"
+        reason = f"{why}: could not be written; its old files are unchanged"
         raise OSError(error.errno, reason, str(folder)) from error
     sync_folder(folder)
 

@@ -67,7 +67,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     except Exception as error:
         reason = str(error).partition("\n")[0] or type(error).__name__
         if type(error).__name__ == "UnpicklingError":  # torch's message suggests weights_only=False
-            reason = "it does not hold plain data and tensors alone"
+            reason = "it holds more than plain data and tensors"
         raise DamagedFile(
             f"the checkpoint {path} is damaged ({path.stat().st_size} bytes): {reason}"
         ) from error

@@ -160,8 +160,8 @@ def doubt(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     if "written" not in now or before.get("written") == now["written"]:
         return ""
     return (
-        f"image files have other times than before, as those of a copy have: all {now['samples']} sizes and"
-        f" {min(SAMPLED, now['samples'])} contents are the same, and the other contents are not known"
+        f"the times of image files have changed, such as in a copy: all {now['samples']} sizes and"
+        f" {min(SAMPLED, now['samples'])} contents are the same, and the other contents were not compared"
     )
 
 

@@ -259,8 +259,8 @@ def _as_channels(pages: list[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     kinds = {f"{each.shape[1]}x{each.shape[0]} of {each.dtype}" for each in pages}
     if len(kinds) > 1:
         raise UnreadableImage(
-            f"its {len(pages)} pages are no channels of one image, but {', '.join(sorted(kinds))}: page = 0"
-            " reads the first"
+            f"its {len(pages)} pages are not channels of one image, but {', '.join(sorted(kinds))}: page ="
+            " 0 reads the first"
         )
     return np.concatenate(pages, axis=2)
 
@@ -288,7 +288,7 @@ def _of_array(array: np.ndarray[Any, Any], mode: Mode | None) -> Pixels:
     if array.ndim == 2:
         array = array[None]
     if array.ndim != 3:
-        raise UnreadableImage(f"an array of shape {array.shape} is no (channels, height, width)")
+        raise UnreadableImage(f"an array of shape {array.shape} is not (channels, height, width)")
     last = mode != "all" and array.shape[0] > 4 >= array.shape[2]
     values = array if last else array.transpose(1, 2, 0)
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
@@ -308,7 +308,7 @@ def _in_8_bits(
     if levels is None and numbers == np.uint8:
         return values
     if kind not in "uif":
-        raise UnreadableImage(f"its pixels are {numbers}, and no numbers of black to white")
+        raise UnreadableImage(f"its pixels are {numbers}, not numbers from black to white")
     range_ = _range_of(numbers.name, levels)
     if range_ is None:
         if numbers == np.uint8:
@@ -325,7 +325,7 @@ def _in_8_bits(
     black, white = range_
     if kind in "iu" and levels is range_ and white > 2 * np.iinfo(numbers).max:
         raise OtherNumbers(
-            f"levels = {written({'': range_})} are of deeper images than this of {numbers}",
+            f"levels = {written({'': range_})} are for deeper images than this one of {numbers}",
             "give them by type, as levels = {uint8 = [0, 255], uint16 = "
             + f"{written({'': range_})}}}",
         )
@@ -333,7 +333,7 @@ def _in_8_bits(
     given: Any = values.astype(np.float64 if wide else np.float32)
     shares = (given - black) / (white - black)
     if kind == "f" and (unknown := int(np.isnan(shares).sum())):
-        raise UnreadableImage(f"{unknown} of its pixels are no numbers (NaN)")
+        raise UnreadableImage(f"{unknown} of its pixels are not numbers (NaN)")
     return (255 * shares.clip(0, 1)).round().astype(np.uint8)
 
 

@@ -124,8 +124,8 @@ class MappedFile:
 
     def _changed(self, what: str) -> ChangedFile:
         return ChangedFile(
-            f"{self.path} was changed while values are read from it ({what}): the values of this run would"
-            " be a mixture; put back the file, and begin anew or resume"
+            f"{self.path} was changed while values were read from it ({what}): the run would mix old and"
+            " new values; restore the file, and begin again or resume"
         )
 
 
@@ -303,7 +303,7 @@ class Filling:
             ValueError: If rows of the part are missing.
         """
         if self._rows is None or self._done < len(self.part):
-            raise ValueError(f"{self._done} of {len(self.part)} rows came")
+            raise ValueError(f"only {self._done} of {len(self.part)} rows were added")
         if self._file is None:
             return self._rows, False
         with self._file as file:

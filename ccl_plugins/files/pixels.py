@@ -96,8 +96,8 @@ def read_pages(source: Source, page: int | None = None, every: bool = False) -> 
             return found
         if image is not None and isinstance(image, ImageFile.ImageFile) and not image.tile:
             raise UnreadableImage(
-                "Pillow has decoded it, and kept less than its file holds: give the file, or the image as"
-                " Image.open returns it, before it is decoded"
+                "Pillow has decoded it, and kept less than its file holds: give the file, or the result of"
+                " Image.open before it is decoded"
             )
         if image is None or image.format == "TIFF":
             return _by_tifffile(file, page, every, frame)
@@ -351,8 +351,8 @@ def _tifffile(file: Any) -> Iterator[Any]:
         from tifffile import TiffFile  # late: an extra
     except ModuleNotFoundError as error:
         raise UnreadableImage(
-            "it is a damaged TIFF, or one that Pillow does not read right, as one of several bands, of 16"
-            " bits in color or of numbers of 64 bits: pip install 'ccl-plugins[tiff]'"
+            "it is a damaged TIFF, or one that Pillow does not read right, such as with several bands,"
+            " colors of 16 bits or numbers of 64 bits: pip install 'ccl-plugins[tiff]'"
         ) from error
     if not isinstance(file, str):
         file.seek(0)
@@ -404,7 +404,9 @@ def _of_tiff(page: Any, values: np.ndarray[Any, Any]) -> Pixels:
         values = (page.colormap[:, values[..., 0]] >> 8).astype(np.uint8).transpose(1, 2, 0)
     color = COLORS[light]
     if extra[:1] == (1,):
-        raise UnreadableImage("its colors are multiplied by alpha: write them as they are")
+        raise UnreadableImage(
+            "its colors are multiplied by alpha: write it with unmultiplied colors"
+        )
     if extra in ALPHA and light in (*GRAY, 2):
         color += "A"
     elif light in GRAY and values.shape[-1] > 1:

@@ -228,8 +228,8 @@ class RunFolder:
         for file in files:
             if os.path.lexists(file) and self._name(file) not in own:
                 raise InTheWay(
-                    f"{file} is in the way: {self.inventory} does not have it as written by a run, which"
-                    " would replace it; move it, or name another folder"
+                    f"{file} is in the way: the run would replace it, but {self.inventory} does not list it"
+                    " as a run's file; move it, or name another folder"
                 )
 
     def refuse_links(self) -> None:
@@ -241,11 +241,11 @@ class RunFolder:
         for folder in (self.checkpoints, self.lightning, *self.exports.values()):
             if folder.is_symlink():
                 raise OSError(
-                    f"{folder} is a link, and a run writes and deletes in its folder alone: make"
+                    f"{folder} is a link, but a run writes and deletes only in its own folder: make"
                     f" {self.path} itself a link, or put a folder there"
                 )
             if folder.exists() and not folder.is_dir():
-                raise OSError(f"{folder} is a file, and a run needs a folder there: move it")
+                raise OSError(f"{folder} is a file, but a run needs a folder there: move it")
 
     def adopt(self) -> None:
         """Note the files of a run without an inventory, for example from another machine.

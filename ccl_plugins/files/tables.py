@@ -155,8 +155,8 @@ def _read_csv(path: Path, sep: str | None, encoding: str) -> dict[str, Cells]:
     if not marked and encoding == "utf-8" and b"\0" in first:
         order = "le" if first.find(b"\0") % 2 else "be"
         raise ValueError(
-            f"{path} has zero bytes, as two bytes for each letter have: give its encoding, as encoding ="
-            f' "utf-16-{order}"'
+            f"{path} has zero bytes, as in text with two bytes for each letter: give its encoding, such as"
+            f' encoding = "utf-16-{order}"'
         )
     encoding = marked or encoding
     try:

@@ -173,8 +173,8 @@ def check_channels(name: str, options: Mapping[str, Any], channels: int) -> None
     takes = options.get("in_chans", known.input_size[0] if known else channels)
     if takes != channels:
         raise ValueError(
-            f"the views have {channels} channels, as many as mean and std of the transform have numbers,"
-            f" and {name!r} takes {takes}: give the transform a mean and a std of {takes} numbers each, or"
+            f"the views have {channels} channels, one for each number in mean and std of the transform,"
+            f" but {name!r} takes {takes}: give the transform a mean and a std of {takes} numbers each, or"
             f" the model options = {{in_chans = {channels}}}"
         )
 
@@ -224,8 +224,8 @@ def check_image_size(
     if below != size and not getattr(model.patch_embed, "dynamic_img_pad", False):
         # Without positions for each size, timm would leave out the pixels beyond the last patch.
         raise ValueError(
-            f"{name!r} takes images of whole patches of {patch}x{patch} pixels, and {size} is no multiple"
-            f" of {patch}: give {setting} {below} or {below + patch}"
+            f"{name!r} takes images of whole patches of {patch}x{patch} pixels, but {size} is not a"
+            f" multiple of {patch}: give {setting} {below} or {below + patch}"
         )
     if _takes(model, channels, size, size):
         return
@@ -269,8 +269,8 @@ def check_masked(name: str, options: Mapping[str, Any]) -> None:
     """
     if options.get("patch_drop_rate"):
         raise ValueError(
-            f"a method that masks patches needs all of them, and patch_drop_rate ="
-            f" {options['patch_drop_rate']} leaves some out: leave it out"
+            f"a method that masks patches needs all of them, but patch_drop_rate ="
+            f" {options['patch_drop_rate']} drops some: remove this option"
         )
     if name.startswith(HUB):
         return
@@ -426,8 +426,8 @@ def load_weights(
     # The type of torch's error depends on the damaged place, as in a checkpoint.
     except Exception as error:
         raise ValueError(
-            f"{str(path)!r} is no whole file of weights alone: it must be safetensors, or what"
-            " torch.save wrote of a state_dict; no other Python object is read from it"
+            f"{str(path)!r} is damaged, or holds more than weights: it must be safetensors, or a"
+            " state_dict written by torch.save; no other Python object is read from it"
             f" ({printable(str(error)).partition('. ')[0]:.200})"
         ) from error
     weights = _adapted(given, model, keep_head, without)

@@ -173,8 +173,8 @@ def _conditioning(
                 shown = column if column in group.reads.values() else shown
                 if not after:
                     words.append(
-                        f"No evaluator reads {in_words(shown)} from the features, or none has a number of"
-                        " it: with one, as held, this page would say what is left of it."
+                        f"No evaluator has a number for {in_words(shown)} in the features: with one,"
+                        " such as held, this page would say how much of it they hold."
                     )
             others = plain.by_seed(judge.name) if plain and judge else {}
             against = plain.name if plain and others else "the network before training"
@@ -225,7 +225,7 @@ def _better(configurations: Sequence[ReportedGroup], judges: Mapping[str, Measur
         least = min(measured, key=lambda each: _held(each, leak))
         if len({_held(each, leak) for each in measured}) == 1:
             same = _read_at(leak, least.by_seed(leak.name))
-            sentences.append(("", f"All hold as much of {column}, which may be luck: {same}."))
+            sentences.append(("", f"All hold equally much of {column}, which may be luck: {same}."))
             continue
         tests = [
             paired(e.by_seed(leak.name), least.by_seed(leak.name))
@@ -277,7 +277,7 @@ def _against(
     if p is None:
         if change.n < 2:
             common = f"{begin} With {'one seed' if change.n else 'no seed'} in common"
-            return f"{common}, nobody can say whether another seed would turn it round."
+            return f"{common}, it is unknown whether another seed would reverse the order."
         return f"{begin} There is no test: {change.note}."
     corrected = f", corrected for {tests} comparisons" if tests > 1 else ""
     test = f"paired t-test over {change.n} seeds, {_p(p)}{corrected}"
@@ -285,8 +285,8 @@ def _against(
         often = "less than once in 1000" if p < 0.001 else f"about once in {round(1 / p)}"
         return f"{begin} A difference like this would come by luck {often} times ({test})."
     return (
-        f"{begin} That may be luck ({test}): with {change.n} seeds, a mean difference has to be"
-        f" {visible(change.n, tests):.1f} times as large as its spread to tell."
+        f"{begin} That may be luck ({test}): with {change.n} seeds, a mean difference must be"
+        f" {visible(change.n, tests):.1f} times as large as its spread to rule luck out."
     )
 
 

@@ -198,7 +198,7 @@ def _measured(report: Runs, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         f"With {n} seeds in common, only a mean difference of {visible(n):.1f} times its spread over the"
         " seeds gets p below 0.05."
         if n > 1
-        else "With one seed in common, nobody can say whether a difference is luck: there is no p."
+        else "With one seed in common, it is unknown whether a difference is luck: there is no p."
         if n
         else "Runs without a seed in common have no difference."
         for n in sorted({test["n"] for test in tests})

@@ -137,7 +137,7 @@ def look(
         of_tables = {name: given.get(name) for name in ("encoding", "root")}
         for name, value in ({"group": group} | of_tables).items():
             if value:
-                raise ValueError(f"--{name} is of a table, and {path} is a folder")
+                raise ValueError(f"--{name} is an option for tables, but {path} is a folder")
         return _in_folder(path, given)
     return _in_table(path, image, label, group, dict(value_types or {}), given)
 
@@ -162,7 +162,7 @@ def _in_folder(path: Path, given: dict[str, Any]) -> Found:
         dataset["test_fraction"] = _fraction(classes)
     dataset |= given
     if not any(classes):
-        notes = ["the images have no classes, which would be folders"]
+        notes = ["the images have no classes: a folder for each class would name them"]
         return Found(dataset, {}, notes=notes, paths=paths)
     return Found(dataset, {"label": _variable("label", classes, {})}, "label", paths=paths)
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from ccl_plugins.start.leaf import Wishes
 
 WISHES = {
-    "keep": "features tell it",
-    "weak": "images that agree in it are mostly alike",
-    "pairs": "it names what an image shows, of which there are a few images each",
-    "suppress": "features do not tell it",
+    "keep": "the features shall hold it",
+    "weak": "images with the same value are mostly alike",
+    "pairs": "it names the object in an image, and each object has a few images",
+    "suppress": "the features shall not hold it",
 }
 """The wishes for a column of classes; a column of numbers can be kept or suppressed."""
 
@@ -44,14 +44,14 @@ class Init:
             "--out", metavar="FILE.toml", help="the file (default: named after the data)"
         )
         parser.add_argument(
-            "--keep", metavar="COLUMN", help="classes or numbers that features shall tell"
+            "--keep", metavar="COLUMN", help="classes or numbers that the features shall hold"
         )
         parser.add_argument(
             "--suppress",
             action="append",
             default=[],
             metavar="COLUMN",
-            help="classes or numbers that features shall not tell; may be repeated",
+            help="classes or numbers that the features shall not hold; may be repeated",
         )
         parser.add_argument(
             "--weak",
@@ -64,7 +64,7 @@ class Init:
         parser.add_argument(
             "--pairs",
             metavar="COLUMN",
-            help="what an image shows, where a few images show the same",
+            help="names of the objects in images, with a few images of each",
         )
         parser.add_argument(
             "--captions", metavar="COLUMN", help="texts that say what an image shows"
@@ -137,7 +137,7 @@ class Init:
         )
         parser.add_argument("--yes", action="store_true", help="ask nothing")
         parser.add_argument(
-            "--quick", action="store_true", help="decode 64 image files at most and make no step"
+            "--quick", action="store_true", help="decode at most 64 image files, and time no step"
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
@@ -261,7 +261,7 @@ def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, st
         contents.notes[:] = [
             each for each in contents.notes if not each.startswith(f"{proposed!r} looks")
         ]
-        said = [f"{proposed!r} looks like a group, and images are not split by it: {error}", *said]
+        said = [f"{proposed!r} looks like a group, but images are not split by it: {error}", *said]
     notes = [*contents.notes, *said]
     if not wishes.columns and contents.variables:
         ways = "--keep, --weak, --pairs, --suppress and --captions"
@@ -328,12 +328,14 @@ def ask_wishes(contents: Found, wishes: Wishes) -> Wishes:
             wish = "captions"
         elif name:
             few = ("keep", "suppress") if not variables[name].is_classes else (*WISHES,)
-            wish = _choice(f"What shall become of {name}?", {each: WISHES[each] for each in few})
+            wish = _choice(f"How shall training use {name}?", {each: WISHES[each] for each in few})
         if wish in ("keep", "weak", "captions"):
             texts = {each for each in columns if variables[each].value_type == "text"}
             others = {each: columns[each] for each in columns if each not in {name, *texts}}
             hidden = (
-                _choice("What shall features not tell?", {"": "nothing"} | others) if others else ""
+                _choice("What shall the features not hold?", {"": "nothing"} | others)
+                if others
+                else ""
             )
             wishes = replace(wishes, suppress=(hidden,) if hidden else ())
         if wish:
@@ -371,7 +373,7 @@ def _answer(question: str, right: Callable[[str], Any]) -> str:
         try:
             given = input(f"{question} ").strip()
         except EOFError as error:
-            raise engine.Mistake("a question was not answered: --yes asks none") from error
+            raise engine.Mistake("a question got no answer: --yes asks no questions") from error
         if right(given):
             return given
-        print(f"{given!r} is none of the answers")
+        print(f"{given!r} is not one of the answers")

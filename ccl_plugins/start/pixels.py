@@ -106,7 +106,7 @@ def look_at(
             nearer = {name: _near(each, name, [*kinds.values()]) for name, each in ends.items()}
             if nearer != ends:
                 notes.append(
-                    f"fewer than one pixel of {1 / FEW:.0f} is far beyond the others, as hot pixels are,"
+                    f"fewer than one pixel of {1 / FEW:.0f} is far beyond the others, like a hot pixel,"
                     f" and is cut: levels = {written(ends, by_type)} keeps all"
                 )
                 ends, levels = nearer, nearer if by_type else nearer[""]

@@ -135,7 +135,7 @@ def _work_on(queue: CellQueue, name: str, progress: bool, tell: Callable[[str], 
         metrics = _run_cell(sweep, sweep.out / "cells" / name, cell, pruning, progress)
         value = _of(metrics, sweep.metric)
         if not math.isfinite(value):
-            raise ValueError(f"{sweep.metric} is {value}, by which no cell is chosen")
+            raise ValueError(f"{sweep.metric} is {value}, so the cell cannot be chosen by it")
         known: dict[str, Any] = {"excess": sweep.excess(metrics)}
         if pruning and pruning[0].pruned:
             known["state"] = "pruned"
@@ -192,7 +192,7 @@ def _run_cell(
         for name in wanted:
             if name not in chosen_by:
                 raise ValueError(
-                    f"{name!r} has no number where cells are chosen, as a warning says: choose by"
+                    f"{name!r} has no number for the choice of cells (see the warning): choose by"
                     f" {' or '.join(chosen_by) or 'another evaluator'}, or by {OWN}"
                 )
 
@@ -251,7 +251,9 @@ def _refuse_other_data(sweep: Sweep, record: Mapping[str, Any]) -> None:
 
 def _of(metrics: Mapping[str, T], name: str) -> T:
     if name not in metrics:
-        near = did_you_mean(name, metrics, "What the data does not define is left out. There are:")
+        near = did_you_mean(
+            name, metrics, "Metrics that the data do not define are left out. There are:"
+        )
         raise ValueError(f"no evaluator of the pipeline gives the metric {name!r}.{near}")
     return metrics[name]
 

@@ -192,10 +192,10 @@ def _uncertain(sweep: Sweep, groups: Sequence[Group], done: Sequence[Cell]) -> I
         low, high = first.interval
         if near := sum(low <= (each.mean or math.nan) <= high for each in others):
             which = "1 other lies" if near == 1 else f"{near} others lie"
-            yield f"{which} within the interval of the first: these samples hardly tell them apart"
+            yield f"{which} within the interval of the first: these samples hardly distinguish them"
     names = {name: None for each in done for name in each.test if name not in each.validation}
     if names:
-        yield f"{', '.join(names)}: no number where cells are chosen, so that none is chosen by it"
+        yield f"{', '.join(names)}: no number for the choice of cells, so no cell is chosen by it"
 
 
 def _jobs(text: str) -> int:

@@ -161,7 +161,7 @@ class Sweep:
             try:
                 pipeline = Composition.from_dict(self.configuration(cell))
                 if not pipeline.built_evaluators:
-                    raise ValueError("evaluate has no evaluator, by which cells would be chosen")
+                    raise ValueError("evaluate has no evaluator, but a sweep chooses cells by one")
                 if pipeline.settings.processes > 1:
                     raise ValueError(
                         "a sweep trains each cell in one process: fit.devices and fit.nodes must be 1;"
@@ -348,11 +348,11 @@ def _of_few(split: Any, rows: Tensor) -> Iterator[str]:
         classes = len(label.unique())
         if lacking := classes - len(label[rows].unique()):
             part += f", without {lacking} of {classes} classes"
-    why = "on one need not be best on another" if count == 1 else "on so few may be so by luck"
+    why = "need not be best on another" if count == 1 else "may be the best by luck"
     without = "" if groups is None else f", and fewer than {FEW} groups give no interval"
     yield (
-        f"cells are chosen by {part}: what is best {why}{without}; a training split of more {units} or"
-        f" {OWN} tells more"
+        f"cells are chosen by {part}: the best cell {why}{without}; a training split of more {units}, or"
+        f" {OWN}, decides more surely"
     )
 
 
@@ -400,7 +400,7 @@ def _values(key: str, given: Any, kind: str) -> list[Any] | Range:
         dotted(key)
     except ValueError as error:
         raise ValueError(
-            f"{key!r} is no key of a pipeline, such as 'objective.temperature': {error}"
+            f"{key!r} is not a key of a pipeline, such as 'objective.temperature': {error}"
         ) from error
     if isinstance(given, list):
         if not given:
@@ -415,8 +415,8 @@ def _values(key: str, given: Any, kind: str) -> list[Any] | Range:
     ends = {"low", "high"}
     if not isinstance(given, Mapping) or not ends <= given.keys() <= {*ends, "log"}:
         raise ValueError(
-            f"{key} must be a list of values, or a range as {{low = 0.01, high = 1.0, log = true}}, not"
-            f" {given!r}"
+            f"{key} must be a list of values, or a range such as {{low = 0.01, high = 1.0, log = true}},"
+            f" not {given!r}"
         )
     try:
         return Range(**given)

@@ -137,7 +137,7 @@ def check_what_learns_is_in_its_weights(subject: Subject) -> None:
     known = {id(parameter) for parameter in backbone.parameters()}
     features = backbone.train()(network_inputs(subject.target, 4))
     lost = [tuple(leaf.shape) for leaf in leaves_of(features) if id(leaf) not in known]
-    report = f"a gradient reaches tensors of shape {lost}, which no optimizer gets: no parameters()"
+    report = f"a gradient reaches tensors of shape {lost} that are not in parameters()"
     require(not lost, report)
     _features(other.eval(), network_inputs(subject.target, 4))  # lazy layers have weights then
     untrained = "the weights of another backbone, which is not trained"

@@ -251,7 +251,7 @@ def check_what_is_missing_says_so(subject: Subject) -> None:
             elif column not in vocabulary:
                 found = _id_for_none(values)
             report = (
-                f"column {column!r} of {name} has {found}: it seems to stand for what is missing"
+                f"column {column!r} of {name} has {found}: it seems to stand for a missing value"
             )
             require(found is None, report)
 
@@ -424,7 +424,7 @@ def check_keeps_no_file_of_other_settings(subject: Subject) -> None:
         expected = _drawn_alike(again.choice, supplied)
         require_identical(_drawn_alike(used.choice, supplied), expected)
     except AssertionError as error:
-        raise SkipTest("its files are others each time that they are written") from error
+        raise SkipTest("its files differ each time that they are written") from error
     for setting, other in used.with_other_numbers().items():
         fresh = subject.with_files()  # holds its folder
         with contextlib.suppress(ValueError):  # the number is refused

@@ -179,17 +179,15 @@ def check_measurements_say_what_they_are(subject: Subject) -> None:
             other = more.get(each.name, each)
             elsewhere = each.column is None and each.value == other.value  # of other samples
             counted = each.samples is None or each.samples != other.samples or elsewhere
-            report = f"{each.name} says {each.samples} samples, of 30 test samples and of 45"
+            report = f"{each.name} reports {each.samples} samples for 30 test samples and for 45"
             require(counted, report)
             lost = each.column is not None and each.samples in (28, 29)
-            require(not lost, f"{each.name} says {each.samples} samples, of 30 test samples")
+            require(not lost, f"{each.name} reports {each.samples} samples for 30 test samples")
     for each in evaluator(*splits()):
         line = each.sentence.strip()
         require(len(line.split()) > 2, f"{each.name} has no sentence but {each.sentence!r}")
         whole = line == each.sentence and "\n" not in line and not line.endswith(".")
-        require(
-            whole, f"the sentence of {each.name} is no single one without a full stop: {line!r}"
-        )
+        require(whole, f"{each.name} needs a single sentence without a full stop, not {line!r}")
         columns = trait(evaluator, "columns")
         if each.column is not None:
             listed = ", ".join(map(repr, columns)) or "none"
@@ -232,24 +230,24 @@ def check_features_that_tell_score_better(subject: Subject) -> None:
     except Exception:  # it may have no number of them
         collapsed = {}
     for each in found:
-        what = f"of features that tell {each.name} is {each.value:.3g}, {each.direction} is better"
+        what = f"{each.name} is {each.value:.3g} for good features, and {each.direction} is better"
         values = [other[each.name].value for other in others if each.name in other]
         if not values:
             continue
         same = all(value == each.value for value in values)
-        require(not same, f"{each.name} is {each.value:.3g} of features that tell and of noise")
+        require(not same, f"{each.name} is {each.value:.3g} for good features and for noise")
         luck = max(values) - min(values)
         of_noise = min(values) if each.direction == "higher" else max(values)
         kept = _gain(each, of_noise, luck) > -WORSE
-        require(kept, f"{what}, and of noise {of_noise:.3g}")
+        require(kept, f"{what}; for noise it is {of_noise:.3g}")
         if each.chance is not None:
             fair = _gain(each, each.chance, luck) > -WORSE
-            require(fair, f"{what}, and its chance is {each.chance:.3g}")
+            require(fair, f"{what}; its chance is {each.chance:.3g}")
         of_one = collapsed.get(each.name)
         better = _gain(each, of_noise) > WORSE
         if of_one and better and _is_share(each) and _is_share(of_one):
             less = _gain(each, of_one.value) > 0
-            require(less, f"{what}, and of features that are all equal {of_one.value:.3g}")
+            require(less, f"{what}; for features that are all equal it is {of_one.value:.3g}")
 
 
 LESS = 0.05
@@ -561,7 +559,7 @@ def check_does_not_learn_from_the_test_split(subject: Subject) -> None:
 
     for each in found(noise(60, 60)):
         more = gain(each, each.value)
-        require(more <= 0.4, f"features that say nothing give {each.name} {more:.2g} above chance")
+        require(more <= 0.4, f"features of noise give {each.name} {more:.2g} above chance")
     train, test = given = splits()
     ids = _class_ids(test)
     if trait(evaluator, "split") == "train":
@@ -572,7 +570,8 @@ def check_does_not_learn_from_the_test_split(subject: Subject) -> None:
         if each.column not in ids or each.direction != "higher" or gain(each, each.value) < 0.2:
             continue
         more, left = (gain(each, value) for value in (each.value, shuffled[each.name].value))
-        require(left <= 0.6 * more, f"of the gain of {each.name}, {more:.2g}, {left:.2g} is left")
+        report = f"{each.name} gains {more:.2g}, and still {left:.2g} with shuffled columns"
+        require(left <= 0.6 * more, report)
 
 
 def _class_ids(split: Frozen) -> dict[str, Tensor]:

@@ -724,7 +724,7 @@ def check_reads_the_conditions_that_it_declares(subject: Subject) -> None:
     alone = {name: samples.condition[name] for name in declared}
     others = samples.condition.keys() - alone.keys()
     same = _as_compared(pairs_with(alone), pairs_with(samples.condition), others)
-    require(same, "the pairs are others without the conditions that its `conditions` does not name")
+    require(same, "the pairs change with conditions that its `conditions` does not name")
     for parameter, name in subject.choice.params.items():
         if isinstance(name, str) and name in declared:
             other = with_parameter(subject, parameter, "another").build()

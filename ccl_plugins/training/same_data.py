@@ -133,7 +133,7 @@ def require_data_of(
 def warn_of_doubts(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Warn if a part of the data may have changed."""
     for doubt in doubts(before, now):
-        warnings.warn(f"whether the data is that of the run is not certain: {doubt}", stacklevel=3)
+        warnings.warn(f"the data may differ from the run's: {doubt}", stacklevel=3)
 
 
 def _is_same(table: Table, saved: Mapping[str, Any]) -> bool:

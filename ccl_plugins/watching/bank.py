@@ -106,7 +106,7 @@ def roles(size: int, passes: float, groups: Tensor | None = None) -> tuple[Tenso
         return written, held
     if groups is not None and (groups == groups[0]).all():
         warnings.warn(
-            f"all {size} training samples are of one group, so that monitors can hold out none of another:"
+            f"all {size} training samples are in one group, so monitors cannot hold out another group:"
             " they measure no features",
             stacklevel=2,
         )

@@ -74,7 +74,7 @@ class Diagnosis(Callback):
         try:
             earlier = read_findings(self.run)
         except ValueError as error:
-            warnings.warn(f"{error}; what was found before may be said again", stacklevel=2)
+            warnings.warn(f"{error}; earlier findings may be reported again", stacklevel=2)
             earlier = []
         self._findings.found[:0] = earlier
         self._findings.said |= {(each.name, each.about) for each in earlier}
@@ -224,7 +224,7 @@ class Diagnosis(Callback):
 
     def _leaving_out(self, name: str) -> AbstractContextManager[None]:
         """Stop checking a symptom that raises."""
-        lost = f"the symptom {name} raised an error, and is no longer looked for"
+        lost = f"the symptom {name} raised an error, and is no longer checked"
         return errors_as_warning(lost, then=partial(self.symptoms.pop, name))
 
     def _moved(self) -> float:

@@ -75,8 +75,8 @@ class EqualViews(Symptom):
             yield Finding(
                 "both-views-are-equal",
                 seen.step,
-                f"both views are equal: {name} is random, and its views {i} and {j} of each sample are"
-                " alike, so a positive tells nothing; draw in each view anew (transform)",
+                f"both views are equal: {name} is random, but its views {i} and {j} of each sample are"
+                " equal, so a positive teaches nothing; draw each view separately (transform)",
             )
             return
 
@@ -174,10 +174,10 @@ class KeysOfOwnView(Symptom):
                 yield Finding(
                     "keys-are-of-the-own-view",
                     seen.step,
-                    f"keys are of the own view: of {type(seen.method).__name__} each anchor of view"
-                    f" {pairs.anchor_views[i]} equals its key of view {pairs.key_views[j]}, and these views"
-                    " differ, so the positive is found at once; take keys of other views in embed and pairs"
-                    " (method)",
+                    f"keys are of the own view: in {type(seen.method).__name__} each anchor of view"
+                    f" {pairs.anchor_views[i]} equals its key of view {pairs.key_views[j]}, although these"
+                    " views differ, so there is nothing to learn; take keys of other views in embed and"
+                    " pairs (method)",
                 )
                 return
 

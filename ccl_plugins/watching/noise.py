@@ -50,7 +50,7 @@ def unmoved(evaluators: Iterable[Evaluator], train: Frozen, test: Frozen) -> Ite
                 "a-number-does-not-read-the-features",
                 0,
                 f"a number does not read the features: {name} of {type(evaluator).__name__} is {value:.3g}"
-                " of the network, of noise and of features that tell all columns, on"
+                " for the network, for noise and for features that hold all columns, on"
                 f" {len(some[1].features)} samples; read the features of both splits (evaluate)",
                 about=name,
                 explains=False,

@@ -260,9 +260,9 @@ class OldKeys(Symptom):
             yield Finding(
                 "the-keys-no-longer-match",
                 step,
-                "the keys no longer match: those in the queue lie"
-                f" {seen.embeddings.apart**0.5:.1f} times as far from those of now as these from each"
-                " other; raise method.momentum, to 0.99, or lower method.queue_size",
+                "the keys no longer match: keys in the queue are"
+                f" {seen.embeddings.apart**0.5:.1f} times as far from the present keys as these are from"
+                " each other; raise method.momentum, to 0.99, or lower method.queue_size",
             )
 
 
@@ -328,7 +328,7 @@ class BatchesOfOneClass(Symptom):
                     seen.step,
                     f"batches have one class: all {len(values)} samples of each have one value of"
                     f" condition {name!r}, so {type(seen.objective).__name__} has nothing to tell apart;"
-                    ' take another sampler, as sampler = "uniform", or a larger fit.batch_size',
+                    ' take another sampler, such as sampler = "uniform", or a larger fit.batch_size',
                     about=name,
                 )
             return
@@ -391,12 +391,10 @@ class Line(Symptom):
             return
         remedy = f"lower fit.optimizer.lr (now {seen.rate:g})"
         if thrown:
-            remedy = f"the weights are thrown about: {remedy}"
+            remedy = f"the weights change too much: {remedy}"
         else:
-            remedy = (
-                f"widen the head (method.hidden), {remedy}, or take views that leave more than one"
-            )
-            remedy += " thing to tell images apart by"
+            remedy = f"widen the head (method.hidden), {remedy}, or take views that leave several"
+            remedy += " differences between images"
         yield Finding(
             "the-embeddings-lie-on-a-line",
             seen.step,
@@ -543,7 +541,7 @@ class UnmovedLoss(Symptom):
         if not seen.late:
             return ""
         if moved > THROWN:
-            return f"the weights are thrown about: lower {rate}"
+            return f"the weights change too much: lower {rate}"
         if now < 0.1:
             return (
                 "two views of an image are as far apart as two images: take weaker views (transform), or"

@@ -208,7 +208,7 @@ class Registry:
         of, colon, rest = name.rpartition(":")
         if colon and fold(of) != kind:
             raise UnknownComponent(
-                f"{name!r} is of kind {of!r}, and {with_article(kind)} is wanted"
+                f"{name!r} is of kind {of!r}, but {with_article(kind)} is needed"
             )
         plugin, slash, bare = rest.rpartition("/")
         plugin, bare = normalize(plugin), fold(bare)
@@ -230,7 +230,7 @@ class Registry:
         elif slash and plugin not in {p.name for p in self.plugins}:
             command = pip_install(plugin)
             missing = f"{plugin} is not installed: {command}" if command else ""
-            parts.append(missing or f"{short_repr(plugin)} is no name of a plug-in.")
+            parts.append(missing or f"{short_repr(plugin)} is not the name of a plug-in.")
         else:
             names = sorted({spec.name for spec in self.specs(kind)})
             parts.append(did_you_mean(bare, names).strip())

@@ -112,7 +112,7 @@ def _why_orphaned(distribution: Distribution, name: str) -> str:
     """The reason why nothing of its name is installed."""
     if Path(_path(distribution)).name.startswith("~"):  # as pip calls what it is about to delete
         return "an uninstall left parts of it"
-    return f"its METADATA names it {name}, and its folder otherwise"
+    return f"its METADATA names it {name}, but its folder has another name"
 
 
 def _places(copies: list[Distribution]) -> list[str]:

@@ -59,7 +59,7 @@ class Schema:
             if old in given:
                 if name in values:
                     raise InvalidParameter(
-                        f"{prefix}: {old!r} is an old name of {name!r}; give {name!r} alone"
+                        f"{prefix}: {old!r} is an old name of {name!r}; give only {name!r}"
                     )
                 warnings.warn(f"{prefix}: {old!r} is called {name!r} now", FutureWarning, 2)
                 values[name] = values.pop(old)
@@ -125,7 +125,7 @@ def _type_of(declared: inspect.Parameter, target: Callable[..., Any]) -> Any:
         module = names.get("__name__", "its module")
         missing = getattr(error, "name", None)
         right = (
-            f"import {missing} at the top of {module}, not for type checkers alone"
+            f"import {missing} at the top of {module}, not only for type checkers"
             if isinstance(error, NameError) and missing
             else f"write it so that it means a type in {module}"
         )

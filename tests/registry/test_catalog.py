@@ -75,7 +75,7 @@ KERNELS = "many, picky, rbf, ring, soft_rbf"
             "toy-c/rbf",
             "no kernel 'toy-c/rbf'. toy-c is not installed: pip install toy-c",
         ),
-        ("kernel", "$(a)/rbf", "no kernel '$(a)/rbf'. '$(a)' is no name of a plug-in."),
+        ("kernel", "$(a)/rbf", "no kernel '$(a)/rbf'. '$(a)' is not the name of a plug-in."),
         ("kernel", "toy-b/rbf", "no kernel 'toy-b/rbf'. Did you mean 'rbf'?"),
         (
             "kernel",
@@ -86,12 +86,12 @@ KERNELS = "many, picky, rbf, ring, soft_rbf"
         (
             "kernel",
             "sampler:toy-host/shuffle",
-            "'sampler:toy-host/shuffle' is of kind 'sampler', and a kernel is wanted",
+            "'sampler:toy-host/shuffle' is of kind 'sampler', but a kernel is needed",
         ),
         (
             "objective",
             "a:b:rbf",
-            "'a:b:rbf' is of kind 'a:b', and an objective is wanted",
+            "'a:b:rbf' is of kind 'a:b', but an objective is needed",
         ),
         ("kernel", 3, "a kernel is found by its name, not by 3"),
         ("kernels", "rbf", "no kind 'kernels'. Did you mean 'kernel'?"),

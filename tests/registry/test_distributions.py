@@ -153,7 +153,7 @@ def test_a_distribution_is_a_plugin_by_its_entry_points(path, entry_points, head
             "toy_b",
             b"Name: another\nVersion: 1\n",
             "another",
-            "its METADATA names it another, and its folder otherwise",
+            "its METADATA names it another, but its folder has another name",
         ),
         ("toy_b", b"Name: a b\n", "", "its METADATA has no valid Name, 'a b'"),
         ("toy_b", b"Version: 1\n", "", "its METADATA has no Name"),

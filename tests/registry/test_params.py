@@ -312,7 +312,7 @@ def test_a_value_given_by_two_names_is_an_error(toy, given):
     warnings.simplefilter("ignore", FutureWarning)
     with pytest.raises(InvalidParameter) as raised:
         toy.choose("kernel", "renamed", **given)
-    assert str(raised.value).endswith("is an old name of 'radius'; give 'radius' alone")
+    assert str(raised.value).endswith("is an old name of 'radius'; give only 'radius'")
 
 
 def test_an_old_name_never_hides_a_parameter_and_leads_to_one(toy):
@@ -381,7 +381,7 @@ def test_one_hint_means_another_type_in_another_module(monkeypatch):
         (
             "T | None",
             "the hint of a, 'T | None', cannot be resolved (NameError: name 'T' is not defined):"
-            " import T at the top of toy_late, not for type checkers alone",
+            " import T at the top of toy_late, not only for type checkers",
         ),
         (
             "int.x",

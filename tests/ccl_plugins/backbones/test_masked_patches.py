@@ -123,7 +123,7 @@ def test_what_has_no_patches_says_so():
     for name in ("resnet10t", "swin_tiny_patch4_window7_224"):
         with pytest.raises(ValueError, match=f"{name!r} has no patches to mask: take a vision"):
             Timm.check_masked({"name": name, "options": None})
-    with pytest.raises(ValueError, match=r"patch_drop_rate = 0.5 leaves some out"):
+    with pytest.raises(ValueError, match=r"patch_drop_rate = 0.5 drops some"):
         Timm.check_masked({"name": "test_vit", "options": {"patch_drop_rate": 0.5}})
     resnet = Timm("resnet10t")
     assert resnet.patch_shape is None

@@ -89,12 +89,12 @@ def test_a_checkpoint_that_does_not_fit_or_is_not_plain_weights_is_refused(tmp_p
     ):
         Timm("resnet18", stem="cifar", checkpoint_path=str(path))
     torch.save({"state_dict": torch.nn.Linear(1, 1)}, path)
-    with pytest.raises(ValueError, match=r"no whole file of weights .*\(weights_only=True blocked"):
+    with pytest.raises(ValueError, match=r"holds more than weights: .*\(weights_only=True blocked"):
         Timm("resnet18", checkpoint_path=str(path))
     for name, held in (("a.pt", "<html>not found"), ("a.safetensors", "<html>"), ("b.pt", "")):
         (tmp_path / name).write_text(held)
         with pytest.raises(
-            ValueError, match=rf"{name}' is no whole file of weights alone: it must"
+            ValueError, match=rf"{name}' is damaged, or holds more than weights: it must"
         ):
             Timm("resnet18", checkpoint_path=str(tmp_path / name))
     with pytest.raises(FileNotFoundError, match=r"no file of weights 'other\.pt'"):

@@ -140,5 +140,5 @@ def test_towers_take_more_channels_are_frozen_by_layers_and_compute_blocks_again
     assert learn == grown[0].keys() == {name for name, layer in layers.items() if layer >= 2}
     torch.testing.assert_close(*grown)
     Timm.check_image_size({"name": name, "options": options}, side)
-    with pytest.raises(ValueError, match="is no multiple of"):
+    with pytest.raises(ValueError, match="is not a multiple of"):
         Timm.check_image_size({"name": name, "options": options}, side + 1)

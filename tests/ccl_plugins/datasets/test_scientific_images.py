@@ -45,7 +45,7 @@ def test_arrays_that_are_no_images_say_so(tmp_path):
         read_image(str(tmp_path / "c.npy"), "RGB")
     np.save(tmp_path / "a.npy", np.zeros((2, 2, 2, 2), dtype=np.uint8))
     with pytest.raises(
-        UnreadableImage, match=r"shape \(2, 2, 2, 2\) is no \(channels, height, width"
+        UnreadableImage, match=r"shape \(2, 2, 2, 2\) is not \(channels, height, width"
     ):
         read_image(str(tmp_path / "a.npy"), "all")
     np.save(tmp_path / "b.npy", np.array([{}, {}]))
@@ -144,7 +144,9 @@ def test_levels_of_one_depth_are_refused_or_skipped_by_name_in_a_folder_of_sever
             dataset("train")
         assert proposed(refusal.value)["uint8"] == [0, 255]
         return
-    with pytest.warns(UserWarning, match="of 4 images .* are of deeper images than this of uint8"):
+    with pytest.warns(
+        UserWarning, match="of 4 images .* are for deeper images than this one of uint8"
+    ):
         train = dataset("train")
     brightest = {np.asarray(train[i][0]).max() for i in range(len(train))}
     assert brightest == {plain.max()}

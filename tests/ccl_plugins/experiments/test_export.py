@@ -289,7 +289,7 @@ def test_an_export_that_cannot_be_written_leaves_the_old_one_whole(run, tmp_path
         resource.RLIMIT_FSIZE, (3000, hard)
     )  # bytes of a file, as a disk that is full
     try:
-        with pytest.raises(OSError, match="could not be written, and its old files are whole"):
+        with pytest.raises(OSError, match="could not be written; its old files are unchanged"):
             export(run, tmp_path, format=format)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -50,18 +50,18 @@ def of_timm(name="vit_tiny_patch16_224", **given):
         (
             of_timm("vit_small_patch16_dinov3"),
             40,
-            r"whole patches of 16x16 pixels, and 40 is no multiple of 16: .* size of 32 or 48",
+            r"whole patches of 16x16 pixels, but 40 is not a multiple of 16: .* size of 32 or 48",
         ),
         (of_timm("vit_small_patch14_dinov2"), 224, r"takes images of 518x518 .*{img_size = 224}"),
         (
             of_timm("vit_small_patch14_dinov2"),
             100,
-            r"and 100 is no multiple of 14: .* size of 98 or 112",
+            r"but 100 is not a multiple of 14: .* size of 98 or 112",
         ),
         (
             of_timm(options={"img_size": 40}),
             40,
-            r"and 40 is no multiple of 16: .* size of 32 or 48",
+            r"but 40 is not a multiple of 16: .* size of 32 or 48",
         ),
         (of_timm("vgg11"), 16, r"16x16 pixels are too small for 'vgg11': .* a size of 32 or more"),
         (ccl.backbone("vit_moco_v3"), 96, r"'vit_small_patch16_224' takes .*{img_size = 96}"),

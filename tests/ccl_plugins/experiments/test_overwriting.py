@@ -202,7 +202,7 @@ def test_nothing_is_deleted_or_written_behind_a_link(out, tmp_path):
     before = content(other)
     for given in ({"overwrite": True}, {"resume": True}):
         with pytest.raises(
-            OSError, match=r"checkpoints is a link, and a run writes and deletes in"
+            OSError, match=r"checkpoints is a link, but a run writes and deletes only in"
         ):
             make_pipeline().fit(out=out, progress=False, **given)
     RunFolder(out).clear()
@@ -215,7 +215,7 @@ def test_nothing_is_deleted_or_written_behind_a_link(out, tmp_path):
 def test_a_file_that_no_run_wrote_is_not_replaced(tmp_path, name):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")
-    with pytest.raises(InTheWay, match=rf"{name} is in the way: .*written\.json does not have it"):
+    with pytest.raises(InTheWay, match=rf"{name} is in the way: .*written\.json does not list it"):
         make_pipeline().fit(out=tmp_path, overwrite=True, progress=False)
     assert content(tmp_path) == {name: b"mine"}
 

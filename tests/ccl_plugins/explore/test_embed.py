@@ -247,7 +247,7 @@ def test_the_command_says_how_to_open_the_file(saved, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["rows.csv"], "the file must end in .parquet, not as 'rows.csv'"),
+        (["rows.csv"], "the file's name must end in .parquet, not 'rows.csv'"),
         (["rows.parquet", "--split", "dev"], "split must be one of 'train', 'test', 'both'"),
         (["rows.parquet", "--method", "mds"], "method must be one of 'pca', 'tsne', 'umap'"),
         (["rows.parquet", "--neighbors", "-1"], "neighbors must be 0 or more, not -1"),

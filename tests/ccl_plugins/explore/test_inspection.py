@@ -243,8 +243,10 @@ def test_images_that_tell_nothing_and_equal_ones_are_counted_with_examples(file)
         "1 of 40 images of train are black, such as 0.png",
         "1 of 40 images of train are of one color, such as 1.png",
         "1 of 40 images of train are saturated: half of their numbers or more are 255, such as 2.png",
-        "1 of 40 images of train are there again, with the same label, such as 12.png, which equals 10.png",
-        "1 of 40 images of train are there again, with another label, such as 13.png, which equals 10.png",
+        "1 of 40 images of train repeat another one, with the same label, such as 12.png, which equals"
+        " 10.png",
+        "1 of 40 images of train repeat another one, with another label, such as 13.png, which equals"
+        " 10.png",
         "1 of 20 images of test are in train too, with the same label, such as 44.png, which equals 10.png",
         "images of test have 2 sizes, from 16x16 (40.png) to 30x20 (50.png)",
     ):
@@ -302,7 +304,7 @@ def test_of_many_images_that_are_no_files_some_are_looked_at_and_it_is_said(monk
     monkeypatch.setattr(images_seen, "MOST", 5)
     found = inspect(of_lists([noise(i) for i in range(12)], [noise(12), noise(13)]))
     assert found.looked == {"train": 5, "test": 2}
-    assert "5 of 12 images of train were looked at, evenly spaced" in found.notes
+    assert "5 of 12 images of train were checked, evenly spaced" in found.notes
 
 
 def test_an_image_unlike_the_first_is_tried_too():
@@ -358,7 +360,7 @@ def test_what_needs_more_samples_than_a_few_steps_have_is_noted(file, capsys):
     assert main(["inspect", str(file), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert not found["step"]
-    assert "a few of the samples do not do: k=20 clusters" in "\n".join(found["notes"])
+    assert "it would need more samples: k=20 clusters" in "\n".join(found["notes"])
 
 
 def test_of_a_label_that_is_a_number_nothing_is_told():
@@ -453,7 +455,7 @@ def test_batches_of_unlike_samples_are_said_and_those_of_a_sampler_for_them_are_
     monkeypatch.chdir(tmp_path)
     text = BY_SITE.replace('"site"', '"patient_id"').replace("batch_size = 8", "batch_size = 4")
     (line,) = _of_batches(write(tmp_path), text)
-    assert "hardly two samples of a batch are alike: take a sampler that brings like ones" in line
+    assert "hardly two samples of a batch are alike: take a sampler that puts similar" in line
     (line,) = _of_batches(write(tmp_path), 'sampler = "same_condition"\n' + BY_SITE)
     assert line.endswith(": 7.0")
 

@@ -45,7 +45,7 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path, write):
     """A limit on the size of files stands in for a full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (3000, resource.RLIM_INFINITY))
     try:
-        with pytest.raises(OSError, match=f"could not be written, .* is whole: '{tmp_path}/x"):
+        with pytest.raises(OSError, match=f"could not be written; .* is unchanged: '{tmp_path}/x"):
             write(tmp_path / "x")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)

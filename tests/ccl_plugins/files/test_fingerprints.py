@@ -229,7 +229,7 @@ def test_files_of_equal_size_written_since_are_other_data_unless_all_were(large_
         os.utime(path, (30, 30))
     copied = data_of(large_files)
     assert differences(first, copied) == []
-    assert doubt(first, copied).endswith("the other contents are not known")
+    assert doubt(first, copied).endswith("the other contents were not compared")
     assert other_data({"train": first}, {"train": found, "test": found})[0].startswith(
         "train split"
     )
@@ -241,7 +241,7 @@ def test_a_file_that_was_replaced_with_its_time_kept_is_said(large_files):
     os.utime(large_files.paths[4], (14, 14))  # as rsync --archive leaves it
     found = data_of(large_files)
     assert differences(first, found) == []
-    assert doubt(first, found).endswith("the other contents are not known")
+    assert doubt(first, found).endswith("the other contents were not compared")
 
 
 def test_a_dataset_that_holds_its_images_as_one_array_is_compared_whole():

@@ -179,7 +179,7 @@ def test_levels_are_black_and_white_and_what_lies_outside_is_cut(dtype):
 def test_levels_of_a_deeper_image_are_refused_and_not_a_black_image():
     for dtype in ("u1", "i1"):
         with pytest.raises(
-            OtherNumbers, match=r"levels = \[0, 65535\] are of deeper images than this of"
+            OtherNumbers, match=r"levels = \[0, 65535\] are for deeper images than this one of"
         ) as refusal:
             read_image(np.zeros((4, 4), dtype), "L", (0, 65535))
         again = pickle.loads(pickle.dumps(refusal.value))  # as a worker process hands it on
@@ -192,11 +192,11 @@ def test_levels_of_a_deeper_image_are_refused_and_not_a_black_image():
 def test_pixels_that_are_no_numbers_are_counted_and_refused():
     array = np.zeros((4, 4), np.float32)
     array[1, :3] = np.nan
-    with pytest.raises(UnreadableImage, match=r"3 of its pixels are no numbers \(NaN\)"):
+    with pytest.raises(UnreadableImage, match=r"3 of its pixels are not numbers \(NaN\)"):
         read_image(array, "L", (0, 1))
     array[1, :3] = np.inf, -np.inf, 0.5
     assert np.asarray(read_image(array, "L", (0, 1)))[1].tolist() == [255, 0, 128, 0]
-    with pytest.raises(UnreadableImage, match="complex64, and no numbers of black to white"):
+    with pytest.raises(UnreadableImage, match="complex64, not numbers from black to white"):
         read_image(array.astype(np.complex64), "L", (0, 1))
 
 
@@ -227,7 +227,7 @@ def test_pages_of_other_sizes_are_no_channels(tmp_path):
         for size, dtype in itertools.product((8, 16), ("u1", "u2")):
             writer.write(numbers((size, size), dtype), metadata=None)
     with pytest.raises(
-        UnreadableImage, match="its 4 pages are no channels of one image, but 16x16 of uint16"
+        UnreadableImage, match="its 4 pages are not channels of one image, but 16x16 of uint16"
     ):
         read_image(tmp_path / "a.tif", "all", {"uint16": (0, 65535)})
     assert read_image(tmp_path / "a.tif", "L", page=2).size == (16, 16)

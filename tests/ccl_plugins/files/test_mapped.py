@@ -99,7 +99,7 @@ def test_a_file_that_changed_is_refused(tmp_path, small, change):
     else:
         path.rename(tmp_path / "b.safetensors")
     with pytest.raises(
-        ChangedFile, match=r"a\.safetensors was changed while values are read from it"
+        ChangedFile, match=r"a\.safetensors was changed while values were read from it"
     ):
         rows(found["a"], first)
 

@@ -188,7 +188,7 @@ def test_the_page_says_when_there_are_too_few_seeds(page, runs, tmp_path):
     assert "only a mean difference of 9.0 times its spread" in text
     one = texts(write_report([runs[0], runs[2]], tmp_path / "one.html"))
     assert "1 seed is few" in one
-    assert "nobody can say" in one
+    assert "it is unknown whether" in one
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -552,7 +552,7 @@ def apart(tmp_path_factory):
 def test_what_is_held_of_a_column_is_told_where_training_lacks_its_values(apart, tmp_path, undrawn):
     text = texts(write_report([*apart.values()], tmp_path / "report.html"))
     assert "of plate as plain: held-plate/top1 is 1.000, against 1.000" in text
-    assert "All hold as much of plate, which may be luck: held-plate/top1 is 1.000." in text
+    assert "All hold equally much of plate, which may be luck: held-plate/top1 is 1.000." in text
     assert "holds the least of plate" not in text
     assert "linear-plate" not in text
     assert "plate is named right by a linear classifier fitted to others of them" in text
@@ -574,7 +574,7 @@ def test_a_number_that_one_run_lacks_is_called_the_least_of_none():
 def test_a_condition_without_an_evaluator_is_named():
     silent = configuration("silent", ROSE, reads={"z": None})
     _, conditioning, _ = answers([silent])
-    assert "No evaluator reads clusters" in words(conditioning)
+    assert "No evaluator has a number for clusters" in words(conditioning)
     assert conditioning.verdict == "Not measured"
     by_name = replace(COLOR, name="linear-z/top1", column="z")
     told = configuration("told", ROSE, color=0.3, column=by_name, reads={"z": None})
@@ -593,7 +593,7 @@ def test_the_answers_do_not_call_luck_a_difference():
     assert "2.5 times as large as its spread" in words(better)
     alone = answers([configuration("a", ROSE[:1]), configuration("b", ROSE[1:2])])
     assert alone[2].tone == "unclear"
-    assert "With one seed in common, nobody can say" in words(alone[2])
+    assert "With one seed in common, it is unknown" in words(alone[2])
 
 
 def test_learning_is_perhaps_where_seeds_are_too_few_unless_each_run_is_beyond_its_interval():
@@ -638,7 +638,7 @@ def test_the_notes_of_the_tests_are_about_those_that_were_made():
     for i, each in enumerate(several):
         each.runs[0].record["objective"] = i
     assert compared(*several)[1] == [
-        "With one seed in common, nobody can say whether a difference is luck: there is no p."
+        "With one seed in common, it is unknown whether a difference is luck: there is no p."
     ]
     several[1].runs[0].record["fit"]["seed"] = 5
     assert compared(*several[:2])[1] == ["Runs without a seed in common have no difference."]
@@ -651,7 +651,7 @@ def test_the_notes_of_the_tests_are_about_those_that_were_made():
         (
             4,
             (0.824, 0.84, 0.856),
-            "corrected for 4 comparisons): with 3 seeds, a mean difference has to be 5.1 times",
+            "corrected for 4 comparisons): with 3 seeds, a mean difference must be 5.1 times",
         ),
     ],
 )

@@ -240,6 +240,6 @@ def test_a_kernel_that_is_not_positive_definite_is_refused_with_another_way():
             return "odd()"
 
     assert message(ConditionalPair, condition=NUMBERS, kernel=Odd()) == (
-        "conditional_pair needs a positive definite kernel, and odd() is not one: nearest=k draws"
+        "conditional_pair needs a positive definite kernel, but odd() is not one: nearest=k draws"
         " from the k nearest samples"
     )

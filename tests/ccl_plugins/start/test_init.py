@@ -240,7 +240,7 @@ def test_a_question_without_an_answer_is_a_mistake(birds, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("builtins.input", closed)
     assert main(["init", "birds.csv"]) == 2
-    assert "a question was not answered: --yes asks none" in capsys.readouterr().err
+    assert "a question got no answer: --yes asks no questions" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_a_plate_comes_into_one_split_and_can_be_declined(wells, capsys):
     Path("wells.csv").write_text("\n".join(rows))
     Path("wells.toml").unlink()
     assert init("--keep", "compound", source="wells.csv") == 0
-    assert "'plate' looks like a group, and images are not split by it" in capsys.readouterr().out
+    assert "'plate' looks like a group, but images are not split by it" in capsys.readouterr().out
     assert "group" not in written()["dataset"]
     assert (
         init("--keep", "compound", "--group", "plate", "--out", "b.toml", source="wells.csv") == 2

@@ -361,7 +361,7 @@ def test_a_cell_whose_metric_is_no_number_fails_and_says_so(capsys, monkeypatch)
     write(GRID, ("[0, 1]", "[0]"))
     assert run() == 1
     assert [each["state"] for each in table()] == [
-        "failed: ValueError: knn/top1 is nan, by which no cell is chosen"
+        "failed: ValueError: knn/top1 is nan, so the cell cannot be chosen by it"
     ] * 2
     assert "knn/top1 is nan" in capsys.readouterr().err
 
@@ -574,7 +574,7 @@ REFUSED = [
     (GRID, 'metric = "knn/top1"', 'direction = "up"', "direction must be"),
     (GRID, "[0, 1]", "[0, 1]\n[search]\ntrials = 2", "one of the tables"),
     (GRID, '"fit.seed" = [0, 1]', '"fit.devices" = [1, 2]', "each cell in one process"),
-    (GRID, '"fit.seed" = [0, 1]', '"evaluate" = [[]]', "evaluate has no evaluator, by which cells"),
+    (GRID, '"fit.seed" = [0, 1]', '"evaluate" = [[]]', "evaluate has no evaluator, but a sweep"),
     (GRID, "[grid]", "follow = 3\n[grid]", "follow must be a table"),
     (
         GRID,
@@ -594,8 +594,8 @@ REFUSED = [
     (SEARCH, RANGE, "{low = 1.0, high = 0.5}", "low must be below high"),
     (SEARCH, RANGE, "{low = 0.0, high = 0.5, log = true}", "low must be above 0"),
     (SEARCH, RANGE, '{low = "a", high = 0.5}', "must be numbers"),
-    (SEARCH, RANGE, "{low = 0.1, high = 0.5, step = 2}", "or a range as"),
-    (SEARCH, RANGE, "0.5", "or a range as"),
+    (SEARCH, RANGE, "{low = 0.1, high = 0.5, step = 2}", "or a range such as"),
+    (SEARCH, RANGE, "0.5", "or a range such as"),
     (SEARCH, RANGE, "{low = -1.0, high = 0.5}", "temperature"),
     (GRIDS, 'name = "NT-Xent"', "name = 3", "a grid's name must be text, not 3"),
     (GRIDS, 'objective = ["nt_xent"]', 'objective = "supcon"', "objective must be a list"),
@@ -889,11 +889,11 @@ def with_plates(count, *evaluators):
     [
         (
             2,
-            "cells are chosen by 1 of 2 groups of 'plate', 24 of 48 samples: what is best on one need",
+            "cells are chosen by 1 of 2 groups of 'plate', 24 of 48 samples: the best cell need not",
         ),
         (
             6,
-            "cells are chosen by 3 of 6 groups of 'plate', 72 of 144 samples: what is best on so few",
+            "cells are chosen by 3 of 6 groups of 'plate', 72 of 144 samples: the best cell may be",
         ),
         (91, None),
     ],
@@ -939,7 +939,7 @@ def test_a_metric_that_cannot_choose_is_told_before_training(metric, capsys):
     write(GRID, ('"knn/top1"', f'"{metric}"'), *ONE)
     assert run() == 1
     assert (
-        f"'{metric}' has no number where cells are chosen, as a warning says: choose by knn/top1"
+        f"'{metric}' has no number for the choice of cells (see the warning): choose by knn/top1"
         in (capsys.readouterr().err)
     )
     assert not list(Path("out").rglob("*.ckpt"))
@@ -950,7 +950,7 @@ def test_a_metric_that_cannot_choose_is_told_before_training(metric, capsys):
         name="b.toml",
     )
     assert main(["sweep", "b.toml", "--quiet", "--out", "bounded"]) == 1
-    assert f"'{metric}' has no number where cells are chosen" in capsys.readouterr().err
+    assert f"'{metric}' has no number for the choice of cells" in capsys.readouterr().err
 
 
 def test_an_evaluator_that_cannot_choose_is_named_and_the_sweep_goes_on(capsys):
@@ -960,7 +960,7 @@ def test_an_evaluator_that_cannot_choose_is_named_and_the_sweep_goes_on(capsys):
         UserWarning, match="evaluator cka.* left out of the choice between runs: it reads"
     ):
         assert run() == 0
-    assert "features/cka: no number where cells are chosen" in capsys.readouterr().out
+    assert "features/cka: no number for the choice of cells" in capsys.readouterr().out
     (row,) = table()
     assert row["test/features/cka"]
     assert "validation/features/cka" not in row

@@ -30,7 +30,7 @@ def test_it_breaks_the_law_and_says_what_to_import_when_chosen(install_plugin):
     install_plugin("ccl-late", points, {"ccl_late.py": SOURCE})
     message = (
         r"kernel ccl-late/wrapped 0.1: the hint of kernel, 'Kernel', cannot be resolved .*:"
-        " import Kernel at the top of ccl_late, not for type checkers alone"
+        " import Kernel at the top of ccl_late, not only for type checkers"
     )
     with pytest.raises(AssertionError, match=message):
         check_hints_its_parameters(Subject(registry().find("kernel", "wrapped")))

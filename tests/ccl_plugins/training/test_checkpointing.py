@@ -139,7 +139,9 @@ def test_a_full_disk_is_an_error_that_leaves_the_checkpoint_before_whole(tmp_pat
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
     try:
-        with pytest.raises(OSError, match=r"could not be written, .* is whole: '.*step-0+4\.ckpt'"):
+        with pytest.raises(
+            OSError, match=r"could not be written; .* is unchanged: '.*step-0+4\.ckpt'"
+        ):
             run(tmp_path, callbacks=[Fills()])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)

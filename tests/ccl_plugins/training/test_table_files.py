@@ -140,7 +140,7 @@ def test_data_that_change_under_a_run_end_it(
         if trainer.global_step == 4:
             os.utime(data, ns=(0, 0))
 
-    with pytest.raises(ChangedFile, match=r"data\.safetensors was changed while values are read"):
+    with pytest.raises(ChangedFile, match=r"data\.safetensors was changed while values were read"):
         compose(data, fit={"workers": workers}).fit(
             out=tmp_path / "run",
             progress=False,

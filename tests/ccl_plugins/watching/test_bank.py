@@ -53,9 +53,7 @@ def test_what_is_held_out_is_the_validation_part():
 
 
 def test_monitors_of_a_single_group_say_that_they_measure_nothing():
-    with pytest.warns(
-        UserWarning, match="all 9 training samples are of one group, so that monitors"
-    ):
+    with pytest.warns(UserWarning, match="all 9 training samples are in one group, so monitors"):
         kept, held = roles(9, 1.0, torch.full((9,), 3))
     assert not kept.any()
     assert not held.any()

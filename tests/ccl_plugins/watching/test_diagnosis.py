@@ -533,7 +533,7 @@ def test_wrong_findings_of_an_interrupted_run_are_named_and_found_again(tmp_path
     with pytest.warns(UserWarning, match="damaged") as caught:
         make(2).fit(out=tmp_path / "run", resume=True, logger=False, progress=False)
     damaged, again = (str(each.message) for each in caught)
-    assert re.search(r"diagnosis\.json is damaged.*may be said again", damaged)
+    assert re.search(r"diagnosis\.json is damaged.*may be reported again", damaged)
     assert again == line.replace("step 0:", "step 8:")
     assert [str(each) for each in read_findings(RunFolder(tmp_path / "run"))] == [again]
 
@@ -660,7 +660,7 @@ def test_a_symptom_that_raises_or_gives_no_findings_is_named_and_ends_no_run(
     of_a_plugin(monkeypatch, symptom, Counts())
     broken, counted = said(tmp_path / "run", 2)
     name = type(symptom).__name__
-    assert f"{name} raised an error, and is no longer looked for {reason}" in broken
+    assert f"{name} raised an error, and is no longer checked {reason}" in broken
     assert "looked-four-times" in counted
 
 
@@ -692,11 +692,11 @@ class Forgets(Counts):
 def test_a_symptom_whose_memory_cannot_be_kept_or_read_ends_no_run(tmp_path, monkeypatch):
     of_a_plugin(monkeypatch, Collects(), Forgets())
     (line,) = said(tmp_path / "run", 1)
-    assert "Collects raised an error, and is no longer looked for (TypeError" in line
+    assert "Collects raised an error, and is no longer checked (TypeError" in line
     assert "Collects/looked of a checkpoint is a builtins.set" in line
     of_a_plugin(monkeypatch, Forgets())
     (line,) = said(tmp_path / "run", 2, resume=True)
-    assert "Forgets raised an error, and is no longer looked for (KeyError" in line
+    assert "Forgets raised an error, and is no longer checked (KeyError" in line
 
 
 def test_looking_changes_no_weight(tmp_path, monkeypatch):
