@@ -11,6 +11,7 @@ from typing import Any, get_args
 from unittest import SkipTest, mock
 
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -344,6 +345,28 @@ def check_does_not_depend_on_batches_of_images(subject: Subject) -> None:
     if not numbers:
         raise SkipTest("it gives no numbers for other images")
     _require_same_rows(condition, moved, numbers, order)
+
+
+def check_reads_images_of_files(subject: Subject) -> None:
+    """``fit`` must read PIL images, which folders and tables of files give, as it reads tensors.
+
+    ``to_image`` of ``torchvision.transforms.v2.functional`` makes a tensor of both.
+    """
+    condition = _build_fitted(subject)
+    given = fit(condition, split=(split := _Watched()))
+    if not split.read:
+        raise SkipTest("it reads no image")
+    for key, table in fit(subject.build(), split=_OfFiles()).items():
+        shape, expected = tuple(table.values.shape), tuple(given[key].values.shape)
+        require(shape == expected, f"of PIL images the values are {shape}, of tensors {expected}")
+
+
+class _OfFiles(Split):
+    """The example split with PIL images."""
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        image, target = super().__getitem__(index)
+        return Image.fromarray(image.permute(1, 2, 0).numpy()), target
 
 
 class _Watched(Split):

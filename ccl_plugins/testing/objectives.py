@@ -760,7 +760,9 @@ def check_keeps_the_type_and_device_of_embeddings(subject: Subject) -> None:
     This runs on the device ``meta``, where a constant made on the CPU and a value that is read are errors.
     """
     objective, batch = prepared(subject, dtype=torch.float32)
-    require(loss_of(objective, batch).dtype == torch.float32, "the loss is not float32")
+    dtype = loss_of(objective, batch).dtype
+    cast = "cast numbers made of float64 condition values by .to(pairs.anchors.dtype)"
+    require(dtype == torch.float32, f"the loss is {dtype}: {cast}")
     if not trait(objective, "compiles"):
         raise SkipTest("compiles = False declares a loss that reads values")
     far = objective.to("meta")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from multiprocessing import current_process
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 from unittest import SkipTest
@@ -251,7 +252,9 @@ def check(
     examples: Mapping[str, Example] | None = None,
     variants: Mapping[str, Variants] | None = None,
 ) -> None:
-    """Run all checks of a distribution or of a component; for a notebook.
+    """Run all checks of a distribution or of a component; for a notebook or a script.
+
+    Some laws start processes, which import the script again; there a call at its top does nothing.
 
     Args:
         what: As in `checks`.
@@ -262,6 +265,8 @@ def check(
         AssertionError: If laws are broken: one error that lists them all by cause, each with its reason.
         LookupError: As in `checks`.
     """
+    if getattr(current_process(), "_inheriting", False):  # as Python marks the import of a script
+        return
     outcomes = [run(each) for each in checks(what, examples, variants)]
     broken = [f"{o.check}{and_others(others)}: {o.reason}" for o, others in by_cause(outcomes)]
     if broken:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 from support.broken import law_tests
+from torchvision.transforms.v2.functional import to_image
 
 from ccl_plugins.numerics import gather
 from ccl_plugins.protocols import Table
@@ -276,6 +277,13 @@ class Brightness(Sound):
     value_type = "continuous"
 
     def fit(self, split, embed, previous):
+        return torch.stack([to_image(image).float().mean() / 255 for image, _ in split])
+
+
+class OfTensors(Brightness):
+    """The same, of tensors alone."""
+
+    def fit(self, split, embed, previous):
         return torch.stack([image.float().mean() / 255 for image, _ in split])
 
 
@@ -294,7 +302,7 @@ class InTraining(Sound):
     mode = True
 
     def fit(self, split, embed, previous):
-        images = torch.stack([image.float() / 255 for image, _ in split])
+        images = torch.stack([to_image(image).float() / 255 for image, _ in split])
         return torch.nn.BatchNorm2d(3).train(self.mode)(images).mean((2, 3))
 
 
@@ -400,6 +408,7 @@ BROKEN = {
     Caching: {"is_deterministic"},
     Drawing: set(),
     Brightness: set(),
+    OfTensors: {"reads_images_of_files"},
     Normalizing: {"does_not_depend_on_batches_of_images"},
     InTraining: {"does_not_depend_on_batches_of_images"},
     InEval: set(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 from unittest import SkipTest
 
@@ -424,3 +425,10 @@ def test_a_component_is_checked_on_the_inputs_that_it_gives(kind, component):
         o.check.name for o in map(run, checks(ccl.local(kind, component))) if o.state == "failed"
     }
     assert not failed
+
+
+def test_a_script_that_a_new_process_imports_checks_nothing(monkeypatch):
+    with pytest.raises(LookupError):
+        check("ccl-nosuch")
+    monkeypatch.setattr(multiprocessing.current_process(), "_inheriting", True, raising=False)
+    assert check("ccl-nosuch") is None
