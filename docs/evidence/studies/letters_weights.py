@@ -109,7 +109,7 @@ FORMS = {
     OTHER: Form({**INFONCE, **WHOLE, **IMITATING}, TEMPERATURES),
     OURS: Form({**ON_FONT, **WHOLE, **IMITATING}, TEMPERATURES),
     "the same, fonts shuffled": Form({**ON_FONT, **WHOLE, **IMITATING, **SHUFFLED}, like=OURS),
-    "SupCon on the letter, imitating": Form({**SUPCON, **IMITATING}, TEMPERATURES),
+    "SupCon on the letter, imitating": Form({**SUPCON, **IMITATING}, (*TEMPERATURES, 0.5)),
     "InfoNCE": Form({**INFONCE, **WHOLE}, like=OTHER, seeds=3),
     "Fair-CCLK on the font": Form({**ON_FONT, **WHOLE}, like=OURS, seeds=3),
 }

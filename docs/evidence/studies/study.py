@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 import ccl_plugins as ccl
-from ccl_plugins.experiments.results import ALPHA, holm, interval_of, paired, visible
+from ccl_plugins.experiments.results import ALPHA, Paired, holm, interval_of, paired, visible
 
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- the script writes these tables -->", "<!-- here they end -->"
@@ -71,6 +71,8 @@ class Study:
         verdict: From the runs to lines of the page that stand before the tables.
         endpoint: The column that was named before the runs, of which alone a difference can be decided;
             None: of all columns.
+        cures: Columns that are the endpoint after a cure of the features.  What they say of a row is
+            compared with the endpoint of ours without a cure: (ours, the other row, the columns).
         first: The first of the reported seeds.
         fit: Settings of the training that differ from those of the other studies.
     """
@@ -89,6 +91,7 @@ class Study:
     digits: int = 2
     verdict: Callable[[Sequence[Row]], list[str]] | None = None
     endpoint: str | None = None
+    cures: Sequence[tuple[str, str, Sequence[str]]] = ()
     first: int = 0
     fit: Mapping[str, Any] = field(default_factory=dict)
 
@@ -188,16 +191,31 @@ class Study:
 
     def differences(self, rows: Sequence[Row]) -> list[str]:
         """Ours less other rows, in pairs of one seed; in bold where it is decided, by Holm's method."""
-        tests = {}
+        values = {
+            title: {
+                name: {seed: row["test"][name] for seed, row in self.final(rows, title).items()}
+                for name in self.columns
+            }
+            for title in self.forms
+        }
+        tests: dict[str, dict[str, Paired]] = {}
         for ours, others in self.compared.items():
             for title in others:
-                by = [
-                    {name: {s: r["test"][name] for s, r in runs.items()} for name in self.columns}
-                    for runs in (self.final(rows, title), self.final(rows, ours))
-                ]
-                found = {name: paired(by[0][name], by[1][name]) for name in self.columns}
-                if all(each.deviation is not None for each in found.values()):
-                    tests[f"{ours}, less {title}"] = found
+                tests[f"{ours}, less {title}"] = {
+                    name: paired(values[title][name], values[ours][name]) for name in self.columns
+                }
+        for ours, title, cures in self.cures:
+            for name in cures:
+                tests[f"{ours}, less {title}: {self.columns[name]}"] = {
+                    str(self.endpoint): paired(
+                        values[title][name], values[ours][str(self.endpoint)]
+                    )
+                }
+        tests = {
+            title: found
+            for title, found in tests.items()
+            if all(each.deviation is not None for each in found.values())
+        }
         columns = [self.endpoint] if self.endpoint else [*self.columns]
         family = [(title, name) for title in tests for name in columns]
         # Where it is the same with every seed there is no p.
@@ -214,7 +232,10 @@ class Study:
                 f" ± {visible(each.n) * each.deviation:.{self.digits}f}"
                 for name, each in found.items()
             }
-            cells = [f"**{t}**" if (title, name) in decided else t for name, t in texts.items()]
+            cells = [
+                f"**{texts[name]}**" if (title, name) in decided else texts.get(name, "")
+                for name in self.columns
+            ]
             n = next(iter(found.values())).n
             lines.append(f"| {title} | {n} | " + " | ".join(cells) + " |")
         return lines
