@@ -382,7 +382,7 @@ class Chooser:
         return {"use": "rbf", "scale": float(f"{quantiles[0]:.2g}") if quantiles else "median"}
 
     def _quantiles(self, name: str) -> list[float]:
-        """The median of the squared distances of standardized values."""
+        """The 10, 50 and 90 % quantiles of the squared distances of standardized values."""
         values = self._known(name).double()
         values = values[:: -(-len(values) // SAMPLED_ROWS)]
         deviation = values.std(0, correction=0)
