@@ -94,8 +94,8 @@ COMPONENTS = {
 }
 """The kind of each class on a page that does not check it itself."""
 
-OTHERS = {"SimCLR", "MoCo", "File"}
-"""Classes on pages that are no components: models of lightly's, and what components make."""
+OTHERS = {"SimCLR", "MoCo", "File", "Partners"}
+"""Classes on pages that are no components: of lightly's and torch's, and what components make."""
 
 PAGES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
 
