@@ -30,7 +30,8 @@ class MPerClass(Uniform):
         small: What to do with classes that have fewer than m samples: ``"error"``; ``"repeat"``: a sample
             comes several times in its batch; or ``"leave_out"``: their samples are not drawn, and a warning
             counts them.
-        split: The training split; supplied by the pipeline.
+        split: The training split; supplied by the pipeline.  In a loop of your own it is
+            ``ccl_plugins.datasets.Annotated(dataset, {"label": ids})``.
 
     Raises:
         ValueError: For columns that the data set lacks, or that hold numbers; for an m that does not divide
