@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from support.training_fakes import FakeDataset, FakeTransform
+from torchvision.transforms.v2.functional import to_image
 
 import ccl_plugins as ccl
 from ccl_plugins.metadata import fitted
@@ -180,7 +181,7 @@ class Sized:
     value_type = {"label": "categorical", "bright": "continuous"}  # noqa: RUF012
 
     def fit(self, split, embed, previous):
-        bright = torch.stack([image.float().mean() for image, _ in split])
+        bright = torch.stack([to_image(image).float().mean() for image, _ in split])
         return {"label": torch.as_tensor(split.metadata["label"]), "bright": bright}
 
 
