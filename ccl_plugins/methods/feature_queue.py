@@ -267,11 +267,16 @@ class FeatureQueue(nn.Module):
             conditions: By name (k,) or (k, c).
 
         Raises:
-            ValueError: For more keys than the queue holds.
+            ValueError: For more keys than the queue holds, and without a condition that it holds.
         """
         count = len(keys)
         if count > len(self):
             raise ValueError(f"a batch of {count} keys does not fit into a queue of {len(self)}")
+        if lacking := sorted(self.conditions.keys() - (conditions or {}).keys()):
+            raise ValueError(
+                f"the queue holds {' and '.join(map(repr, lacking))}, and a batch has none, so its keys"
+                " would get the rows of older keys: give all batches the same conditions"
+            )
         places = (self.pointer + torch.arange(count, device=self.keys.device)) % len(self)
         self.keys.index_copy_(0, places, keys.to(self.keys.dtype))
         self.index.index_copy_(

@@ -208,6 +208,15 @@ def test_rows_have_the_type_of_the_first_whatever_comes_later():
     torch.testing.assert_close(queue.grams()["gram"], held.double().T @ held.double())
 
 
+def test_a_batch_without_a_condition_that_is_held_is_refused():
+    queue = FeatureQueue(6, 2)
+    queue.write(torch.zeros(3, 2), None, {"age": torch.ones(3), "site": torch.arange(3)})
+    before = {name: z.clone() for name, z in queue.state_dict().items()}
+    with pytest.raises(ValueError, match="the queue holds 'site', and a batch has none"):
+        queue.write(torch.ones(3, 2), None, {"age": torch.zeros(3)})
+    assert all(torch.equal(z, before[name]) for name, z in queue.state_dict().items())
+
+
 def test_counters_stay_exact_in_a_model_of_half_precision():
     queue = FeatureQueue(5000, 2).half()
     queue.write(torch.zeros(4097, 2))
@@ -295,7 +304,9 @@ def test_statistics_may_begin_when_the_queue_holds_rows():
 
 def test_a_state_dict_restores_the_statistics_that_are_read():
     (queue, _), (other, _) = with_statistics(), with_statistics()
-    queue.write(torch.ones(4, 3), None, {"age": torch.ones(4, 2), "a.b": torch.ones(4, 1)})
+    kind = torch.zeros(4, dtype=torch.long)
+    rows = {"age": torch.ones(4, 2), "kind": kind, "a.b": torch.ones(4, 1)}
+    queue.write(torch.ones(4, 3), None, rows)
     other.load_state_dict(queue.state_dict())
     torch.testing.assert_close(other.grams(), queue.grams())
     nested = torch.nn.ModuleDict({"deep": torch.nn.ModuleDict({"queue": with_statistics()[0]})})
@@ -309,8 +320,10 @@ def test_a_state_dict_restores_the_statistics_that_are_read():
 
 def test_conditions_are_saved_under_their_names():
     queue = FeatureQueue(3, 1)
-    for value, name in enumerate(("age", "a.b", "a%2Eb")):
-        queue.write(torch.zeros(1, 1), None, {name: torch.tensor([value + 1])})
+    names = ("age", "a.b", "a%2Eb")
+    queue.write(
+        torch.zeros(1, 1), None, {name: torch.tensor([i + 1]) for i, name in enumerate(names)}
+    )
     rows = {"condition:age", "condition:a%2Eb", "condition:a%252Eb"}
     assert {key for key in queue.state_dict() if holds_conditions(key)} == rows
     assert [queue.condition(name, torch.zeros(1)).max() for name in ("a.b", "a%2Eb")] == [2, 3]
