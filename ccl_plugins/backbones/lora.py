@@ -210,6 +210,6 @@ def _refuse_unread(model: nn.Module, name: str, shape: Sequence[int]) -> None:
     if unread := [each for each in layers if each not in called]:
         raise ValueError(
             f"lora cannot adapt {unread[0]} of {name!r}: the model reads its weights without "
-            f"calling the layer ({len(unread)} such layers in all), so adapters there would not "
+            f"calling the layer ({len(unread)} of {len(layers)} layers), so adapters there would not "
             "learn: name other layers"
         )

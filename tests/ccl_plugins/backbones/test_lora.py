@@ -156,7 +156,7 @@ def test_a_momentum_encoder_follows_the_adapters_alone(method, more):
         ({"norms": 1}, "norms of lora must be true or false, not 1"),
         (
             {"ranks": 4},
-            "lora takes rank and on, and optionally alpha and norms .*, not 'rank', 'on', 'ranks'",
+            "lora takes rank and on, and optionally alpha and norms, not 'rank', 'on', 'ranks'",
         ),
     ],
 )
@@ -182,7 +182,9 @@ def test_layers_that_are_frozen_cannot_be_adapted(freeze, on):
 
 def test_a_layer_whose_weights_are_read_without_it_is_refused():
     options = {"embed_dim": 32, "depth": 1, "num_heads": 2, "img_size": 32}
-    with pytest.raises(ValueError, match=r"cannot adapt blocks\.0\.attn\.qkv of .*1 in all"):
+    with pytest.raises(
+        ValueError, match=r"cannot adapt blocks\.0\.attn\.qkv of .*1 of [0-9]+ layers"
+    ):
         Timm("beitv2_base_patch16_224", options=options, lora=QKV)
     Timm("beitv2_base_patch16_224", options=options, lora={"rank": 4, "on": "proj"})
 
