@@ -104,7 +104,7 @@ def test_a_mistake_is_named(tmp_path):
         (Text("caption"), split([None, " "]), "holds no text"),
         (Text("caption", encoder=len), split(["x"]), r"gave \(\) for 1"),
         (Text("tags", file), split(["x", "y"]), "no column 'tags'; it has name, caption"),
-        (Text("caption", file), split(), "has 2 rows, and the data set 5 samples"),
+        (Text("caption", file), split(), "has 2 rows, but the data set has 5 samples"),
         (
             Text("caption", file, "name"),
             Split(metadata={"name": ["q"]}),
