@@ -52,9 +52,8 @@ class Timm(nn.Module):
             the space of texts. Unlike ``features``, an option such as ``global_pool`` may move the
             last normalization, so that its weights do not fit.
         freeze: The number of first layers that are not trained, keep their batch statistics and
-            have no
-            dropout: 1 for the stem with a ViT's tokens and positions, and 1 more for each block; or
-            ``"all"``.
+            have no dropout: 1 for the stem with a ViT's tokens and positions, and 1 more for each
+            block; or ``"all"``.
         options: Further arguments of the model, such as ``{"in_chans": 1, "drop_path_rate": 0.1}``.
         lora: Low-rank matrices that learn instead of the weights, a `LoRA` or a table of its keys,
             such as ``{"rank": 16, "on": "qkv"}``. Layers that ``freeze`` counts get no matrices.
