@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from study import TRIED, Form, Read, Row, Study, on_each_group
+from study import TRIED, Form, Read, Row, Study, fifths, on_each_group, word
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -159,12 +159,9 @@ def parts(seed: int) -> dict[str, Annotated]:
     """``"train"``, ``"validation"`` and ``"test"``; variants of one thing are in one part."""
     names, images, x, meaning = drawn()
     bases = [re.sub(r"[\W_]+", "-", VARIANT.sub("", name)).strip("-") or name for name in names]
-    groups, place = np.unique(bases, return_inverse=True)
-    order = torch.randperm(len(groups), generator=torch.Generator().manual_seed(seed))
-    rank = order.argsort()[torch.from_numpy(place)].double() / len(groups)
+    place = np.unique(bases, return_inverse=True)[1]
     found = {}
-    for name, low, high in (("train", 0, 0.6), ("validation", 0.6, 0.8), ("test", 0.8, 1)):
-        rows = ((rank >= low) & (rank < high)).nonzero().flatten()
+    for name, rows in fifths(torch.from_numpy(place), seed).items():
         n = len(rows)
         label = torch.arange(n).repeat(len(VENDORS))
         metadata = {
@@ -361,7 +358,7 @@ def validated(read: Read, seed: int, settings: Mapping[str, Any]) -> float:
 
 def verdict(rows: Sequence[Row]) -> list[str]:
     """What the protocol decides of the two differences, in a sentence."""
-    said, texts = {"supported"}, []
+    lows, highs, texts = [], [], []
     runs = {title: STUDY.final(rows, title) for title in (OURS, OTHER, "frozen")}
     for title in (OTHER, "frozen"):
         seeds = sorted(runs[OURS].keys() & runs[title].keys())
@@ -369,13 +366,11 @@ def verdict(rows: Sequence[Row]) -> list[str]:
             return []
         found = [[runs[t][s]["test"]["sphered"] for s in seeds] for t in (OURS, title)]
         mean, half = interval_of([ours - other for ours, other in zip(*found, strict=True)])
-        if mean + half < 0:
-            said.add("refuted")
-        elif mean - half <= MARGIN:
-            said.add("inconclusive")
+        lows.append(mean - half)
+        highs.append(mean + half)
         texts.append(f"{title}: {100 * mean:+.1f} ± {100 * half:.1f} points, {len(seeds)} seeds")
-    word = next(each for each in ("refuted", "inconclusive", "supported") if each in said)
-    return [f"**{word.capitalize()}**: {OURS}, less {'; less '.join(texts)}.", ""]
+    said = word(min(lows), min(highs), MARGIN)
+    return [f"**{said}**: {OURS}, less {'; less '.join(texts)}.", ""]
 
 
 STUDY = Study(

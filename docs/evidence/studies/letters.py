@@ -23,6 +23,7 @@ from study import (
     combat,
     convolutions,
     on_each_group,
+    word,
 )
 from torch import Tensor, nn
 from torch.nn import functional
@@ -362,13 +363,9 @@ def verdict(rows: Sequence[Row]) -> list[str]:
     pairs = [[runs[title][seed]["test"] for title in (OURS, peer)] for seed in seeds]
     mean, half = interval_of([ours["letter"] - other["letter"] for ours, other in pairs])
     low, high = of_families(pairs)
-    said = "inconclusive"
-    if min(mean - half, low) > MARGIN:
-        said = "supported"
-    elif max(mean + half, high) < 0:
-        said = "refuted"
+    said = word(min(mean - half, low), max(mean + half, high), MARGIN)
     return [
-        f"**{said.capitalize()}**: {OURS}, less {peer}: {100 * mean:+.1f} points; 95 % interval over"
+        f"**{said}**: {OURS}, less {peer}: {100 * mean:+.1f} points; 95 % interval over"
         f" {len(seeds)} seeds {100 * (mean - half):+.1f} to {100 * (mean + half):+.1f}, over families"
         f" {100 * low:+.1f} to {100 * high:+.1f}.",
         "",
@@ -422,7 +419,7 @@ STUDY = Study(
     digits=3,
     verdict=verdict,
     endpoint="letter",
-    cures=[(OURS, "InfoNCE, whole fonts, imitating", [*COLUMNS][1:])],
+    cures=[(OURS, PEERS[1], [*COLUMNS][1:])],
 )
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import torch
 from emojis import LastStage, Pair, activations, views_of
 from letters import FAIR, FOLDER, FONT, INFONCE, SUPCON, WHOLE, Imitated, neighbors
 from letters import VIEWS as OF_LETTERS
-from study import Form, Read, Row, Study, on_each_group
+from study import Form, Read, Row, Study, fifths, on_each_group, word
 from torch import Tensor
 
 import ccl_plugins as ccl
@@ -87,12 +87,9 @@ class Letters:
 def parts(seed: int) -> dict[str, Annotated]:
     """``"train"``, ``"validation"`` and ``"test"``."""
     columns, x = drawn()
-    families, place = columns["family"].unique(return_inverse=True)
-    order = torch.randperm(len(families), generator=torch.Generator().manual_seed(seed))
-    rank = order.argsort()[place].double() / len(families)
+    place = columns["family"].unique(return_inverse=True)[1]
     found = {}
-    for name, low, high in (("train", 0, 0.6), ("validation", 0.6, 0.8), ("test", 0.8, 1)):
-        rows = ((rank >= low) & (rank < high)).nonzero().flatten()
+    for name, rows in fifths(place, seed).items():
         metadata = {key: column[rows] for key, column in columns.items()}
         found[name] = Annotated(x[rows], metadata)
         found[name].images = found[name].samples  # what the features of a row are computed from
@@ -158,13 +155,9 @@ def verdict(rows: Sequence[Row]) -> list[str]:
         return []
     pairs = [[runs[title][seed]["test"]["letter"] for title in (OURS, OTHER)] for seed in seeds]
     mean, half = interval_of([ours - other for ours, other in pairs])
-    word = "Inconclusive"
-    if mean - half > MARGIN:
-        word = "Supported"
-    elif mean + half < 0:
-        word = "Refuted"
+    said = word(mean - half, mean + half, MARGIN)
     points = f"{100 * mean:+.1f} ± {100 * half:.1f} points, {len(seeds)} seeds"
-    return [f"**{word}**: {OURS}, less {OTHER}: {points}.", ""]
+    return [f"**{said}**: {OURS}, less {OTHER}: {points}.", ""]
 
 
 STUDY = Study(

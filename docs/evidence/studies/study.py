@@ -191,12 +191,10 @@ class Study:
 
     def differences(self, rows: Sequence[Row]) -> list[str]:
         """Ours less other rows, in pairs of one seed; in bold where it is decided, by Holm's method."""
+        runs = {title: self.final(rows, title) for title in self.forms}
         values = {
-            title: {
-                name: {seed: row["test"][name] for seed, row in self.final(rows, title).items()}
-                for name in self.columns
-            }
-            for title in self.forms
+            title: {n: {seed: row["test"][n] for seed, row in of.items()} for n in self.columns}
+            for title, of in runs.items()
         }
         tests: dict[str, dict[str, Paired]] = {}
         for ours, others in self.compared.items():
@@ -284,6 +282,30 @@ class Study:
 
 WORDS = """Differences in pairs of one seed, mean ± half the 95 % interval of this one alone. All {n}{of}
 are tested together. In **bold**: the {decided} with p below .05 by Holm's method; no other is decided."""
+
+
+def word(low: float, high: float, margin: float) -> str:
+    """What an interval decides: above the margin it supports a claim, below 0 it refutes the claim."""
+    if low > margin:
+        return "Supported"
+    return "Refuted" if high < 0 else "Inconclusive"
+
+
+def fifths(group: Tensor, seed: int) -> dict[str, Tensor]:
+    """Rows of ``"train"`` (three fifths of the groups), ``"validation"`` and ``"test"``.
+
+    Args:
+        group: (n,) the group of each row, 0 to the number of groups less 1.
+        seed: Of the order of groups.
+    """
+    count = int(group.max()) + 1
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    rank = order.argsort()[group].double() / count
+    bounds = {"train": (0, 0.6), "validation": (0.6, 0.8), "test": (0.8, 1)}
+    return {
+        name: ((rank >= low) & (rank < high)).nonzero().flatten()
+        for name, (low, high) in bounds.items()
+    }
 
 
 def convolutions(*widths: int) -> list[nn.Module]:
