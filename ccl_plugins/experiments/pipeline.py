@@ -95,7 +95,7 @@ class Pipeline(Composition):
             logger: True: the pipeline's ``loggers``, by default TensorBoard; a Lightning logger, or a
                 list of them, logs instead; False: nothing is logged.
             progress: Whether a progress bar is shown.
-            settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
+            settings: `ccl_plugins.training.settings.FitSettings`, in place of the pipeline's own.
 
         Raises:
             FolderInUse: If another process writes to the folder.
@@ -126,7 +126,7 @@ class Pipeline(Composition):
             most: The last value, above ``least``.
             steps: Optimizer steps, 20 or more.
             progress: Whether a progress bar is shown.
-            settings: `ccl_plugins.training.FitSettings`, in place of the pipeline's own.
+            settings: `ccl_plugins.training.settings.FitSettings`, in place of the pipeline's own.
 
         Raises:
             ValueError: For values out of range, if the run has fewer steps, and if the loss is

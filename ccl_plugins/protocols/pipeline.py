@@ -19,7 +19,7 @@ class ComposedPipeline(Protocol):
 
     @property
     def settings(self) -> Any:
-        """Its `ccl_plugins.training.FitSettings`."""
+        """Its `ccl_plugins.training.settings.FitSettings`."""
 
     def to_dict(self) -> dict[str, Any]:
         """The record."""

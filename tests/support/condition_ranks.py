@@ -16,7 +16,7 @@ from ccl_plugins.conditions import Clusters
 from ccl_plugins.files import mapped
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.samplers import SameCondition
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training.settings import FitSettings
 
 
 class Incomplete:

@@ -61,8 +61,8 @@ def train_with_a_stuck_rank(folder: str) -> None:
     from support.training_ranks import make_method
 
     from ccl_plugins.objectives import InfoNCE
-    from ccl_plugins.training import FitSettings
     from ccl_plugins.training.ranks import rank
+    from ccl_plugins.training.settings import FitSettings
 
     class SecondSleeps(Callback):
         def on_train_batch_start(

@@ -10,12 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ccl_plugins import training
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.loggers import TensorBoard
 from ccl_plugins.pairs import Samples
 from ccl_plugins.protocols import Embedded
-from ccl_plugins.training import FitResult, FitSettings, Parts, ResumePoint
+from ccl_plugins.training import fitting
+from ccl_plugins.training.fitting import FitResult
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.same_data import fingerprint
+from ccl_plugins.training.saved import ResumePoint
+from ccl_plugins.training.settings import FitSettings
 
 
 class Split(torch.utils.data.Dataset[Any]):
@@ -167,11 +171,11 @@ def fit(
     point = ResumePoint.newest(run) if resume else None
     if "loggers" not in options:
         options["loggers"] = [TensorBoard().open(folder, point.step if point else None)]
-    return training.fit(
+    return fitting.fit(
         parts,
         split,
         settings,
-        {**record, "data": {"train": training.fingerprint(split, settings.workers)}},
+        {**record, "data": {"train": fingerprint(split, settings.workers)}},
         run=run,
         resume=point,
         **options,

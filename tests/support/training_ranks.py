@@ -26,8 +26,11 @@ from ccl_plugins.objectives import (
     Mixture,
 )
 from ccl_plugins.protocols import Table
-from ccl_plugins.training import CannotBegin, FitSettings, Parts, ResumePoint
+from ccl_plugins.training.fitting import CannotBegin
+from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.ranks import chunk, gather_rows, on_first, rank
+from ccl_plugins.training.saved import ResumePoint
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.transforms import Modalities, SimCLRTransform, TokenTransform
 
 

@@ -46,9 +46,10 @@ from ccl_plugins.testing.inputs import Split
 from ccl_plugins.testing.objective_batches import RawBatch, call, pairs_of, value_and_gradient
 from ccl_plugins.testing.objectives import prepared
 from ccl_plugins.testing.subject import Subject
-from ccl_plugins.training import FitSettings, Parts
 from ccl_plugins.training.loader import Batch
 from ccl_plugins.training.module import prepare
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
 

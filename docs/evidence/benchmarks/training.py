@@ -30,8 +30,8 @@ from ccl_plugins.methods.feature_queue import FeatureQueue
 from ccl_plugins.objectives import FairCCLK, InfoNCE
 from ccl_plugins.pairs import Pairs, Queue, Samples
 from ccl_plugins.samplers import Uniform
-from ccl_plugins.training import Parts
 from ccl_plugins.training.loader import Items, collate
+from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.step import take_step
 from ccl_plugins.training.tables import Tables
 

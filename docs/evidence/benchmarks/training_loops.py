@@ -25,7 +25,9 @@ from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import InfoNCE
 from ccl_plugins.optimizers import AdamW
 from ccl_plugins.samplers import Uniform
-from ccl_plugins.training import FitSettings, Parts, fit
+from ccl_plugins.training.fitting import fit
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.settings import FitSettings
 
 HIDDEN, DIM, QUEUE, TEMPERATURE = 512, 128, 4096, 0.1
 LOOPS = ("ours", "by_hand")

@@ -14,7 +14,7 @@ from ccl_plugins.conditions import Label
 from ccl_plugins.evaluators import KNN
 from ccl_plugins.kernels import RBF
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.training import CannotBegin
+from ccl_plugins.training.fitting import CannotBegin
 
 pytestmark = pytest.mark.usefixtures("in_a_folder_with_data")
 

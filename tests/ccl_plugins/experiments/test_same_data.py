@@ -17,7 +17,7 @@ from ccl_plugins.cli import main
 from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.experiments.record import differing
 from ccl_plugins.experiments.results import compare_results, groups_of, result_of
-from ccl_plugins.training import OtherData
+from ccl_plugins.training.same_data import OtherData
 
 
 def content(folder):

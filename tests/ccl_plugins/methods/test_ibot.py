@@ -30,7 +30,7 @@ from ccl_plugins.methods.ibot import BlockMasks, _add_block
 from ccl_plugins.objectives import DINOLoss, IBOTLoss, KoLeo, Mixture
 from ccl_plugins.pairs import Masks, Samples
 from ccl_plugins.protocols import DoesNotApply
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step import embed
 from ccl_plugins.transforms import SimCLRTransform
 

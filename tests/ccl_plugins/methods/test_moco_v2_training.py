@@ -19,8 +19,9 @@ from ccl_plugins.kernels import RBF, Linear
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import FairCCLK, InfoNCE
 from ccl_plugins.samplers import ConditionalPair
-from ccl_plugins.training import FitSettings, Parts
+from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.saved import newest_checkpoint
+from ccl_plugins.training.settings import FitSettings
 
 
 class Moving:

@@ -11,9 +11,9 @@ from support.vector_pipeline import make_pipeline
 from torch import Tensor
 
 from ccl_plugins.samplers import Uniform
-from ccl_plugins.training import CannotBegin, FitSettings
-from ccl_plugins.training.fitting import rehearse
+from ccl_plugins.training.fitting import CannotBegin, rehearse
 from ccl_plugins.training.sampling import Batches, Consumed, check_processes, rank_slice
+from ccl_plugins.training.settings import FitSettings
 
 
 def make(consumed: int = 0, rank: int = 0, world: int = 1) -> Batches:

@@ -14,7 +14,7 @@ from support.training_fakes import fit, make_parts
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.sums import DamagedFile
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training.settings import FitSettings
 
 FOLDER = "checkpoints"
 

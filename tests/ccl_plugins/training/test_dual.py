@@ -13,7 +13,7 @@ from support.resuming import StopAfter, assert_equal
 
 from ccl_plugins.experiments import RunInterrupted
 from ccl_plugins.pairs import Samples
-from ccl_plugins.training import fingerprint
+from ccl_plugins.training.same_data import fingerprint
 from ccl_plugins.training.step import embed
 
 QUEUE = {"use": "dual", "towers": {"text": TEXT}, "dim": 8, "queue_size": 32, "momentum": 0.9}

@@ -23,7 +23,7 @@ from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.kernels import Delta
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training.settings import FitSettings
 
 
 class KillAfter(Callback):

@@ -20,8 +20,8 @@ from ccl_plugins.objectives import ContrastiveObjective, InfoNCE
 from ccl_plugins.pairs import PatchScores
 from ccl_plugins.protocols import Embedded, Measurement, Table
 from ccl_plugins.testing.inputs import SmallBackbone
-from ccl_plugins.training import FitSettings
 from ccl_plugins.training.kernel_check import KernelReading, check_kernel
+from ccl_plugins.training.settings import FitSettings
 
 
 class Embeds(FakeMethod):

@@ -24,8 +24,9 @@ from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.optimizers import AdamW
 from ccl_plugins.protocols import Embedded, Sizes, Table
-from ccl_plugins.training import FitSettings, Parts
 from ccl_plugins.training.features import frozen_features
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step_checks import NonFiniteLoss, NonFiniteWeights
 
 

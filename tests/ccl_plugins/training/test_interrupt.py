@@ -20,8 +20,8 @@ from support.training_fakes import fit, make_parts
 
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
-from ccl_plugins.training import FitSettings
 from ccl_plugins.training.interrupt import LAUNCHER, OTHERS, SIGNALS, Interrupt
+from ccl_plugins.training.settings import FitSettings
 
 
 class SignalToAll(Callback):
@@ -116,7 +116,7 @@ import os, pty, signal, sys
 from pathlib import Path
 from pytorch_lightning import Callback
 from support.training_fakes import fit, make_parts
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training.settings import FitSettings
 
 keeps, terminal = pty.openpty()
 

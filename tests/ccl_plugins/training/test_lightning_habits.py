@@ -22,7 +22,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from ccl_plugins.conditions import Label
 from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
-from ccl_plugins.training import FitResult, FitSettings
+from ccl_plugins.training.fitting import FitResult
+from ccl_plugins.training.settings import FitSettings
 
 
 def run(out: Path, callbacks: Any = (), resume: bool = False, **options: Any) -> FitResult:

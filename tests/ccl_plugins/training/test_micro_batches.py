@@ -21,7 +21,7 @@ from ccl_plugins.kernels import Delta
 from ccl_plugins.methods import MoCoV2, SimCLR
 from ccl_plugins.objectives import AlignUniform, FairCCLK, InfoNCE
 from ccl_plugins.pairs import Samples
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step import embed, warn_about_statistics
 
 

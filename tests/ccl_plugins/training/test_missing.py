@@ -9,8 +9,8 @@ import torch
 from support.training_fakes import FakeDataset, FakeObjective, fit, make_parts, shuffled
 from torch import Tensor
 
-from ccl_plugins.training import FitSettings
 from ccl_plugins.training.sampling import EpochSampler
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.tables import Tables
 
 pytestmark = pytest.mark.filterwarnings("ignore:condition .* is missing:UserWarning")

@@ -16,8 +16,8 @@ from torch import nn
 from ccl_plugins.conditions import Label
 from ccl_plugins.methods import SimCLR
 from ccl_plugins.objectives import SCL, FairInfoNCE, InfoNCE, NTXent
-from ccl_plugins.training import FitSettings
 from ccl_plugins.training.findings import Findings
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.step_checks import nothing_counts
 
 

@@ -14,7 +14,7 @@ from ccl_plugins.files.checkpoints import read_checkpoint
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.methods import MoCoV2
 from ccl_plugins.objectives import InfoNCE
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training.settings import FitSettings
 
 
 class Convolutional(nn.Sequential):

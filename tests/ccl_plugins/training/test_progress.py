@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from support.training_fakes import fit, make_parts
 
-from ccl_plugins.training import FitSettings
 from ccl_plugins.training import progress as module
+from ccl_plugins.training.settings import FitSettings
 
 SETTINGS = FitSettings(2, 8, workers=0, log_every=1)
 

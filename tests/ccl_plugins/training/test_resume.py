@@ -9,7 +9,8 @@ from support.resuming import StopAfter, assert_equal
 from support.training_fakes import FakeDataset, FakeMethod, fit, make_parts
 
 from ccl_plugins.protocols import Table
-from ccl_plugins.training import FitSettings, Parts
+from ccl_plugins.training.parts import Parts
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.transforms import SimCLRTransform
 
 # 44 samples in batches of 8 are 5 batches in an epoch.

@@ -11,8 +11,8 @@ from support.training_fakes import FakeDataset, FakeObjective, fit, make_parts
 from torch import Tensor
 
 from ccl_plugins.samplers import ConditionalPair, SameCondition, Uniform
-from ccl_plugins.training import FitSettings
 from ccl_plugins.training.sampling import EpochSampler
+from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.tables import Tables
 
 

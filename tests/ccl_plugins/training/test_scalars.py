@@ -17,7 +17,7 @@ from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.kernels import Linear
 from ccl_plugins.objectives import FairCCLK, InfoNCE, Mixture
 from ccl_plugins.pairs import Pairs, Samples, in_batch
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training.settings import FitSettings
 
 
 class PairsMethod(FakeMethod):

@@ -9,7 +9,7 @@ from support import oracle
 
 import ccl_plugins as ccl
 from ccl_plugins.protocols import Length
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training.settings import FitSettings
 
 
 def factors(

@@ -6,7 +6,7 @@ import pytest
 
 from ccl_plugins.cli import read_command
 from ccl_plugins.experiments.record import ENDLESS, FREE, MORE
-from ccl_plugins.training import FitSettings
+from ccl_plugins.training.settings import FitSettings
 
 
 def test_settings_survive_their_record() -> None:
