@@ -30,7 +30,6 @@ from ccl_plugins.files.sums import SUMS, write_sums
 from ccl_plugins.files.tensors import write_tensors
 from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.sharing.card import FILES, LOADER, ONNX, PIPELINE, Shared, card
-from ccl_plugins.sharing.hub import check_license, check_repository
 from ccl_plugins.sharing.loader import CONSTANTS, timm_loader, torch_loader
 
 if TYPE_CHECKING:
@@ -58,17 +57,12 @@ def write_folder(
         Notes for the user: shortened paths, and files that were left out, with the reason.
 
     Raises:
-        ValueError: If repository or license have a name that the Hub refuses, the run is not finished,
-            the folder has files, the backbone cannot be written as plain PyTorch, or the written
-            code computes other features.
+        ValueError: If the run is not finished, the folder has files, the backbone cannot be written as
+            plain PyTorch, or the written code computes other features.
         FileNotFoundError: If the run has no weights.
         PluginFailed: If the plug-in of backbone or transform is missing.
     """
     folder = Path(folder).expanduser()
-    if repository is not None:
-        check_repository(repository)
-    if license is not None:
-        check_license(license)
     _require_finished(run)
     require_empty(folder)
     format = "torch" if unknown_to_timm(run) else "timm"
