@@ -207,17 +207,11 @@ def refresh_of_conditions(given_conditions: Mapping[str, Any]) -> None:
 def keys_for_conditions(given_conditions: Mapping[str, Any], method: Any) -> None:
     """Check that the chosen method has the momentum encoder that conditions read."""
     for name, condition in given_conditions.items():
-        if trait(condition, "reads_embeddings") == "key" and not _has_keys(method):
+        if trait(condition, "reads_embeddings") == "key" and not _has(method, "project_key"):
             raise ValueError(
                 f"the condition {name!r}, {_kind(condition)}, reads keys of a momentum encoder, and"
                 f" {method.spec.name} has none: use method moco_v2 or moco_v3, or clusters(of='embedding')"
             )
-
-
-def _has_keys(method: Any) -> bool:
-    """Whether a chosen method has a momentum encoder with its parameters, such as the size of its queue."""
-    cls = method.spec.load()
-    return bool(trait(cls, "project_key") and trait(cls, "has_queue")(method.params))
 
 
 @rule
@@ -382,7 +376,7 @@ def _check_ignores(reader: Any, wanted: str) -> None:
 @rule
 def queue_that_is_read(objective: Any, method: Any) -> None:
     """Warn if an objective does not compare with the queue of the chosen method."""
-    if has_queue(method) and not trait(objective, "reads_queue"):
+    if _has(method, "read_conditions") and not trait(objective, "reads_queue"):
         name = type(objective).__name__
         warnings.warn(
             f"{name} does not compare with a queue, so that of {method.spec.name} has no effect: "
@@ -391,10 +385,13 @@ def queue_that_is_read(objective: Any, method: Any) -> None:
         )
 
 
-def has_queue(method: Any) -> bool:
-    """Whether a chosen method has a queue."""
+def _has(method: Any, member: str) -> bool:
+    """Whether a chosen method has a momentum encoder (``project_key``) or a queue (``read_conditions``).
+
+    Its parameters, such as the size of the queue, may leave these out.
+    """
     cls = method.spec.load()
-    return bool(trait(cls, "read_conditions") and trait(cls, "has_queue")(method.params))
+    return bool(trait(cls, member) and trait(cls, "has_queue")(method.params))
 
 
 @rule
@@ -477,7 +474,7 @@ def batches_of_the_method(
     if trait(networks.method, "conditions"):
         _check_read(networks.method, built_conditions)
     for name, condition in built_conditions.items():
-        if has_queue(method) and trait(condition, "within_batch"):
+        if _has(method, "read_conditions") and trait(condition, "within_batch"):
             raise ValueError(
                 f"the condition {name!r}, {_kind(condition)}, compares only samples of one batch, "
                 f"so {type(networks.method).__name__} cannot compare a queue of earlier"
