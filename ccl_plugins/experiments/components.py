@@ -54,6 +54,11 @@ class Components:
         """The evaluators."""
         return [choice.build({"dataset": self.dataset}) for choice in self.evaluators]
 
+    @property
+    def chosen_evaluators(self) -> list[tuple[engine.Choice, Any]]:
+        """The choice of each evaluator with what it built."""
+        return [*zip(self.evaluators, self.built_evaluators, strict=True)]
+
     @cached_property
     def built_loggers(self) -> dict[str, Any]:
         """The loggers by name."""

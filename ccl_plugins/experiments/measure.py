@@ -63,7 +63,7 @@ def freeze(
         pipeline: Its ``transform`` is applied.
         workers: Processes that read images; None: chosen automatically.
         splits: The splits.
-        projections: Whether views are projected too, see `read_projections`.
+        projections: Whether views are projected too, see `any_reads`.
         folder: The folder for unnamed files of large features; None: they stay in memory.
     """
     if workers is None:
@@ -82,22 +82,13 @@ def freeze(
         ]
 
 
-def read_projections(evaluators: Iterable[Any]) -> bool:
-    """Whether one of the built evaluators reads projections."""
-    return any(trait(each, "reads_projections") for each in evaluators)
-
-
-def read_original(evaluators: Iterable[Any]) -> bool:
-    """Whether one of the built evaluators reads the features before training."""
-    return any(trait(each, "reads_original") for each in evaluators)
+def any_reads(evaluators: Iterable[Any], what: str) -> bool:
+    """Whether one of the built evaluators has the trait ``reads_projections``, ``reads_original``, ..."""
+    return any(trait(each, f"reads_{what}") for each in evaluators)
 
 
 def measure(
-    pipeline: Components,
-    train: Frozen,
-    test: Frozen,
-    *,
-    evaluators: Iterable[tuple[Any, Any]] | None = None,
+    pipeline: Components, train: Frozen, test: Frozen, evaluators: Iterable[tuple[Any, Any]]
 ) -> dict[str, Measurement]:
     """Evaluators' measurements of frozen features, by name; all read the same features.
 
@@ -105,7 +96,7 @@ def measure(
         pipeline: The pipeline, or the parts that are read back.
         train: The split that evaluators are fitted to.
         test: The split that they are measured on.
-        evaluators: The choice of each with what it built; None: the pipeline's.
+        evaluators: The choice of each with what it built, such as the pipeline's ``chosen_evaluators``.
 
     Raises:
         ValueError: If an evaluator returns no measurements, or two evaluators return the same name.
@@ -116,8 +107,6 @@ def measure(
     """
     measured: dict[str, Measurement] = {}
     with naming_component(pipeline):
-        if evaluators is None:
-            evaluators = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
         for choice, evaluator in evaluators:
             try:
                 given = _checked(evaluator, measured_by(evaluator, train, test))
@@ -144,17 +133,16 @@ def measure(
 def measure_to_choose(
     pipeline: Components,
     train: Frozen,
+    evaluators: Iterable[tuple[Any, Any]],
     on: Frozen | None = None,
-    *,
-    evaluators: Iterable[tuple[Any, Any]] | None = None,
 ) -> dict[str, Measurement]:
     """Evaluators' measurements of the validation part of a training split, or of other data.
 
     Args:
         pipeline: The pipeline, or the parts that are read back.
         train: The whole training split.
+        evaluators: See `measure`.
         on: Other data for the choice, with evaluators fitted to the whole training split.
-        evaluators: The choice of each with what it built; None: the pipeline's.
 
     Raises:
         ValueError: See `measure`, and for a training split without a validation part.
@@ -162,8 +150,6 @@ def measure_to_choose(
     Warns:
         UserWarning: See `measure`, and for an evaluator that reads the features before training.
     """
-    if evaluators is None:
-        evaluators = zip(pipeline.evaluators, pipeline.built_evaluators, strict=True)
     able = []
     for choice, evaluator in evaluators:
         if trait(evaluator, "reads_original"):
@@ -175,7 +161,7 @@ def measure_to_choose(
         else:
             able.append((choice, evaluator))
     fitted_to, measured_on = held_out(train) if on is None else (train, on)
-    measured = measure(pipeline, fitted_to, measured_on, evaluators=able)
+    measured = measure(pipeline, fitted_to, measured_on, able)
     return {
         name: replace(each, sentence=each.sentence.replace("test samples", "validation samples"))
         for name, each in measured.items()

@@ -29,13 +29,12 @@ from ccl_plugins.experiments.measure import (
     TIMES,
     Measured,
     Time,
+    any_reads,
     freeze,
     measure,
     measure_to_choose,
     numbers,
     read_measurements,
-    read_original,
-    read_projections,
     write_measurements,
 )
 from ccl_plugins.experiments.record import Record, check_plugins, read_json
@@ -50,7 +49,7 @@ from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.information.plane import Point
 from ccl_plugins.networks.devices import accelerator
 from ccl_plugins.numerics.generators import undisturbed
-from ccl_plugins.protocols import Dataset, Frozen, Measurement, Table, trait
+from ccl_plugins.protocols import Dataset, Frozen, Measurement, Table
 from ccl_plugins.training.features import embed_texts
 from ccl_plugins.training.parts import BackboneAlone, Parts
 from ccl_plugins.training.ranks import rank
@@ -603,10 +602,10 @@ class Run:
         choices = read_all("evaluator", evaluators, "evaluators")
         built = [choice.build({"dataset": self.dataset}) for choice in choices]
         check_columns(built, self.dataset)
-        if any(trait(each, "reads_towers") for each in built):  # others need no method
+        if any_reads(built, "towers"):  # others need no method
             texts_for_evaluators(built, self.recorded.choices["method"], self.transform)
         pairs = list(zip(choices, built, strict=True))
-        return self._measure(device, validate=validate, evaluators=pairs) if pairs else {}
+        return self._measure(device, validate=validate, evaluators=pairs)
 
     def _measure(
         self,
@@ -616,20 +615,22 @@ class Run:
         on: Dataset | None = None,
         evaluators: Sequence[tuple[Any, Any]] | None = None,
     ) -> dict[str, Measurement]:
-        if evaluators is None and not self.recorded.built_evaluators:
+        if evaluators is None:
+            evaluators = self.recorded.chosen_evaluators
+        if not evaluators:
             return {}
         with one_line_warnings(self.path, anew=False):
-            built = [e for _, e in evaluators] if evaluators else self.recorded.built_evaluators
-            projections = read_projections(built)
+            built = [each for _, each in evaluators]
+            projections = any_reads(built, "projections")
             train = self._frozen("train", device, projections and validate)
             if validate:
                 other = None if on is None else self._features_of(on("test"), device, projections)
-                return measure_to_choose(self.recorded, train, other, evaluators=evaluators)
+                return measure_to_choose(self.recorded, train, evaluators, other)
             test = self._frozen("test", device, projections)
-            if read_original(built) and self.folder.original.is_file():
+            if any_reads(built, "original") and self.folder.original.is_file():
                 kept, _ = read_tensors(self.folder.original)
                 test = replace(test, original=kept["test"])
-            return measure(self.recorded, train, test, evaluators=evaluators)
+            return measure(self.recorded, train, test, evaluators)
 
     def _write(
         self,

@@ -19,12 +19,11 @@ from torch import Tensor
 import ccl_registry as engine
 from ccl_plugins.experiments.composition import Composition
 from ccl_plugins.experiments.measure import (
+    any_reads,
     forget_measurements,
     freeze,
     measure,
     numbers,
-    read_original,
-    read_projections,
     write_measurements,
 )
 from ccl_plugins.experiments.origin import naming_component
@@ -433,7 +432,7 @@ def measure_before(
     parts.method.to(accelerator())
     try:
         with undisturbed(), until_begun():
-            projections = read_projections(pipeline.built_evaluators)
+            projections = any_reads(pipeline.built_evaluators, "projections")
             train, test = freeze(
                 parts.method,
                 pipeline,
@@ -442,9 +441,9 @@ def measure_before(
                 projections=projections,
                 folder=folder,
             )
-            kept = test.features if read_original(pipeline.built_evaluators) else None
+            kept = test.features if any_reads(pipeline.built_evaluators, "original") else None
             test = replace(test, original=kept)
-            measured = measure(pipeline, train, test)
+            measured = measure(pipeline, train, test, pipeline.chosen_evaluators)
             return measured, kept, [*unmoved(pipeline.built_evaluators, train, test)]
     except CannotBegin as error:
         if not pipeline.evaluates_by_default:

@@ -19,10 +19,10 @@ import torch
 from ccl_plugins.arguments import did_you_mean
 from ccl_plugins.experiments.jobs import FOREVER, on_slurm, submitit
 from ccl_plugins.experiments.measure import (
+    any_reads,
     freeze,
     measure_to_choose,
     read_measurements,
-    read_projections,
 )
 from ccl_plugins.experiments.pipeline import Pipeline, Run
 from ccl_plugins.experiments.record import DATA, read_json, write_json
@@ -210,11 +210,12 @@ def _measured_to_choose(prepared: Prepared, own: Any) -> Mapping[str, Any]:
     method.to(accelerator())
     try:
         with undisturbed():
-            projections = read_projections(pipeline.built_evaluators)
+            projections = any_reads(pipeline.built_evaluators, "projections")
             frozen = freeze(
                 method, pipeline, pipeline.settings.workers, *splits, projections=projections
             )
-            return measure_to_choose(pipeline, *frozen)
+            train, *on = frozen
+            return measure_to_choose(pipeline, train, pipeline.chosen_evaluators, *on)
     finally:
         method.to("cpu")  # where every run starts
 

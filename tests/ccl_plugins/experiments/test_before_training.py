@@ -50,9 +50,8 @@ def test_every_run_measures_its_backbone_before_training(pipeline):
     run = pipeline.fit(out="run", progress=False, epochs=2)
     seed_everything(3)
     untrained = pipeline.build()
-    expected = measure(
-        pipeline, *freeze(untrained.method, pipeline, 0, *run.splits, projections=False)
-    )
+    frozen = freeze(untrained.method, pipeline, 0, *run.splits, projections=False)
+    expected = measure(pipeline, *frozen, pipeline.chosen_evaluators)
     assert run.measurements("before") == expected
     assert run.before == {"knn/top1": expected["knn/top1"].value}
     after = run.evaluate()
@@ -145,7 +144,6 @@ def test_a_pretrained_backbone_is_measured_with_its_weights(tmp_path):
         out=tmp_path / "run", progress=False
     )
     untrained = run.pipeline.build()  # its heads are drawn anew, and no evaluator sees them
-    expected = measure(
-        run.pipeline, *freeze(untrained.method, run.pipeline, 0, *run.splits, projections=False)
-    )
+    frozen = freeze(untrained.method, run.pipeline, 0, *run.splits, projections=False)
+    expected = measure(run.pipeline, *frozen, run.pipeline.chosen_evaluators)
     assert run.measurements("before") == expected

@@ -178,10 +178,11 @@ def test_a_run_measures_with_intervals_over_groups(name, caplog):
         evaluate=[ccl.evaluator(name, **column)],
     )
     other = patients(1)["features"]  # of whom nobody can tell the label
-    grouped = measure(pipeline, frozen, replace(frozen, features=other))
+    grouped = measure(pipeline, frozen, replace(frozen, features=other), pipeline.chosen_evaluators)
     told = "column 'site' is missing in 16 of" in caplog.text
     assert told == (name == "dependence"), "as where there are no groups"
-    alone = measure(pipeline, Frozen(frozen.features, columns), Frozen(other, columns))
+    both = Frozen(frozen.features, columns), Frozen(other, columns)
+    alone = measure(pipeline, *both, pipeline.chosen_evaluators)
     for each, other in zip(grouped.values(), alone.values(), strict=True):
         assert each.value == pytest.approx(other.value)
         assert each.interval is not None
