@@ -26,15 +26,14 @@ from ccl_plugins.testing.subject import Subject
 
 
 def splits(train: int = 60, test: int = 30) -> tuple[Frozen, Frozen]:
-    """Features for training and for testing, of so many samples."""
+    """A training split and a test split, whose sizes are ``train`` and ``test``."""
     return _frozen(train, seed=0), _frozen(test, seed=10)
 
 
 def noise(train: int, test: int, *, seed: int = 0, width: int = 120) -> tuple[Frozen, Frozen]:
-    """Splits with features of noise: ``width`` random numbers.
+    """Splits whose features are noise: ``width`` random numbers for each sample.
 
-    There are more numbers than 60 samples, so a probe that is fitted to these samples predicts them
-    right.
+    The default width is above 60, so a linear probe that is fitted to 60 samples predicts them right.
     """
     more = (train, seed), (test, seed + 10)
     first, second = (_frozen(n, start, told=False, width=width) for n, start in more)
@@ -42,9 +41,10 @@ def noise(train: int, test: int, *, seed: int = 0, width: int = 120) -> tuple[Fr
 
 
 def _frozen(n: int, seed: int, *, told: bool = True, width: int = 10) -> Frozen:
-    """Features and images that depend on class and color if they are ``told``, a network, and two towers.
+    """Features, images, a network and two towers; without ``told``, features and images are noise.
 
-    The towers' space is that of the features' first numbers: a text is near to images of its class.
+    With ``told``, features depend on class and color, and images on the class. The image tower gives the
+    first numbers of the features, so a text is near the images of its class.
     """
     label = torch.arange(n) % CLASSES
     color = normal(n, 3, seed=seed).sigmoid()
@@ -63,7 +63,7 @@ def _frozen(n: int, seed: int, *, told: bool = True, width: int = 10) -> Frozen:
         "color": color,
         "height": color[:, 0],
     }
-    first = 7  # so that rows of the split are no places among these samples
+    first = 7  # so that rows of the split differ from positions among these samples
     images = Images(
         torch.arange(n) + first, lambda pieces: (pixels[rows - first] for rows in pieces), _network
     )
@@ -78,7 +78,7 @@ def _frozen(n: int, seed: int, *, told: bool = True, width: int = 10) -> Frozen:
 
 
 def _elsewhere(split: Any) -> Frozen:
-    """Features of another split, of which its columns say something."""
+    """Features of another split, which depend on its class ids."""
     columns = tensor_columns(split.metadata)
     return Frozen(
         normal(len(split), 6, seed=9) + one_hot(columns["label"] % 6, 6), columns, freeze=_elsewhere
@@ -86,7 +86,7 @@ def _elsewhere(split: Any) -> Frozen:
 
 
 def _texts(texts: Sequence[str]) -> Tensor:
-    """Unit vectors of texts that name classes."""
+    """Unit vectors that depend on the class that a text names, and a little on the text's length."""
     named = torch.tensor([[float(word in text) for word in WORDS] for text in texts])
     lengths = torch.tensor([float(len(text)) for text in texts])
     return normalize(named + 0.01 * lengths[:, None] * torch.linspace(0.5, 1, CLASSES), dim=1)
@@ -103,7 +103,7 @@ def _network() -> SmallBackbone:
 
 
 def observe(subject: Subject, evaluator: Any) -> Any:
-    """The numbers that it measures, by their names and sentences."""
+    """The numbers that an evaluator measures, by name and sentence."""
     return _numbers(evaluator(*splits()))
 
 
@@ -128,12 +128,13 @@ def check_measurements_are_named_numbers(subject: Subject) -> None:
 
 
 def check_intervals_are_over_the_samples(subject: Subject) -> None:
-    """An interval must be about its value, and narrower over many samples than over few.
+    """An interval must lie near its value, and be narrower over many samples than over few.
 
-    It is compared over 30 and over 360 samples of noise: of a mean it is 3.5 times as wide, and must be
-    1.15 times; of values above 1, as ranks, in parts of the value.  The value may lie outside by as much as
-    the interval is wide, as that of a biased estimate.  That of a share p of n samples is about
-    ``4 sqrt(p (1 - p) / n)`` wide: one that holds 68 % is half as wide, and one of single samples wider.
+    The law compares 30 with 360 samples of noise.  The interval of a mean is 3.5 times as wide over 30
+    samples; 1.15 times is enough.  Widths of values above 1, such as ranks, are divided by the value.  A
+    value may lie outside its interval by the interval's width, since an estimate may be biased.  A 95 %
+    interval of a share p of n samples is about ``4 sqrt(p (1 - p) / n)`` wide.  A width of half as much, as
+    of a 68 % interval, is refused; so is a width of more than four times as much, as of single samples.
     """
     evaluator = subject.build()
     by_train = trait(evaluator, "split") == "train"
@@ -147,9 +148,9 @@ def check_intervals_are_over_the_samples(subject: Subject) -> None:
         if each.samples and 0.1 <= each.value <= 0.9 and _is_share(each):
             low, high = each.interval or (0.0, 0.0)
             expected = 3.92 * math.sqrt(each.value * (1 - each.value) / each.samples)
-            report = f"that of {each.name}, {each.value:.3g} of {each.samples} samples, is {high - low:.3g}"
+            report = f"the interval of {each.name}, {each.value:.3g} of {each.samples} samples, is"
             fits = NARROWEST * expected <= high - low <= WIDEST * expected
-            require(fits, f"{report} wide, and not about {expected:.3g}")
+            require(fits, f"{report} {high - low:.3g} wide, and not about {expected:.3g}")
     for name in found:
         widths = []
         for each in (few[name], many[name]):
@@ -159,18 +160,19 @@ def check_intervals_are_over_the_samples(subject: Subject) -> None:
             require(near, f"{name} is {each.value:.3g}, and its interval {low:.3g} to {high:.3g}")
             widths.append(width / max(1.0, abs(each.value)))
         if few[name].value == many[name].value or not all(widths):
-            continue  # it is measured of other samples, or at the end of its range
+            continue  # the value is of other samples, or at the end of its range
         report = f"{widths[0]:.3g} wide over 30 samples, and {widths[1]:.3g} over 360"
         require(widths[0] > 1.15 * widths[1], f"the interval of {name} is {report}")
 
 
 def check_measurements_say_what_they_are(subject: Subject) -> None:
-    """A measurement must have a sentence, and the column that it reads must be in it.
+    """A measurement must have a sentence, which must name the column that the measurement reads.
 
-    The sentence is one line without a full stop, since tables and pages put it into their own.  The column
-    is one of the evaluator's ``columns``, or None; a direction is ``"higher"``, ``"lower"`` or None; a
-    chance level is a finite number; and the role is left to the run.  ``samples`` is how many were
-    measured of the test split, and not those of the training split; one or two are not left out.
+    The sentence is one line without a full stop, since tables and pages put it into sentences of their own.
+    The column is one of the evaluator's ``columns``, or None; a direction is ``"higher"``, ``"lower"`` or
+    None; a chance level is a finite number; and ``role`` is None, since the run fills it in.  ``samples``
+    counts the samples of the test split that were measured, not those of the training split; it must not
+    leave out one or two of 30.
     """
     evaluator = subject.build()
     if trait(evaluator, "split") == "test":
@@ -208,12 +210,13 @@ def _by_name(measurements: Sequence[Measurement]) -> dict[str, Measurement]:
 
 
 def check_features_that_tell_score_better(subject: Subject) -> None:
-    """Features that tell the column must score better than noise, in the direction that is stated.
+    """Features that depend on the column must score better than noise, in the stated direction.
 
-    A number that is the same of both does not read the features, or finds each sample as its own neighbor.
-    It is the worst of three noises; by luck, a right number may be worse than it, by as much as the three
-    differ and .3 of the larger.  Nor may a chance be better than what tells; where shares of the samples
-    are measured, features that are all equal score less, as after a collapse.
+    A number that is equal for both does not read the features, or counts each sample as its own neighbor.
+    The law takes the worst of three draws of noise.  By luck, a right number may be worse than this: by the
+    range of the three draws and by .3 of the larger number together.  The chance level must not be better
+    than the number by more than this either.  Where the number is a share of the samples, features that are
+    all equal, as after a collapse, must score less.
     """
     evaluator = subject.build()
     telling = splits(240, 60)
@@ -227,7 +230,7 @@ def check_features_that_tell_score_better(subject: Subject) -> None:
     others = [_by_name(evaluator(*noise(240, 60, seed=seed))) for seed in (0, 100, 200)]
     try:
         collapsed = _by_name(evaluator(*map(_collapsed, telling)))
-    except Exception:  # it may have no number of them
+    except Exception:  # it may refuse features that are all equal
         collapsed = {}
     for each in found:
         what = f"{each.name} is {each.value:.3g} for good features, and {each.direction} is better"
@@ -251,30 +254,30 @@ def check_features_that_tell_score_better(subject: Subject) -> None:
 
 
 LESS = 0.05
-"""The least relative change of a right number if samples get others' numbers; built-ins: .45."""
+"""The least relative change of a right value where samples get the numbers of others; built-ins: .45."""
 
 NARROWEST, WIDEST = 0.65, 4.0
-"""The least and the most width of an interval, relative to a share's over as many samples; built-ins: 1."""
+"""The least and the greatest width of a share's interval, relative to a 95 % interval; built-ins: 1."""
 
 WORSE = 0.3
-"""The most, relative to itself, by which a right number may be worse than noise; built-ins: .09."""
+"""The most by which a right value may be worse than noise, relative to the larger; built-ins: .09."""
 
 
 def _gain(measured: Measurement, other: float, luck: float = 0.0) -> float:
-    """The amount by which a value is better than another one beyond chance, relative to the larger."""
+    """By how much a value is better than another one, plus ``luck``, relative to the larger of both."""
     sign = 1 if measured.direction == "higher" else -1
     gain = sign * (measured.value - other)
     return (gain + luck) / max(abs(measured.value), abs(other), 1e-12)
 
 
 def _is_share(measured: Measurement) -> bool:
-    """Whether it is a number of samples, divided by all."""
+    """Whether a value may be a number of samples, divided by the number of all samples."""
     number = measured.value * (measured.samples or math.nan)
     return math.isfinite(number) and abs(number - round(number)) < 1e-4
 
 
 def _collapsed(split: Frozen) -> Frozen:
-    """A split whose images are all equal, and so are features and projections."""
+    """A split whose images are all equal, and whose features and projections are so too."""
 
     def equal(x: Tensor | None) -> Any:
         return None if x is None else normalize(torch.ones_like(x), dim=-1)
@@ -294,10 +297,10 @@ def _collapsed(split: Frozen) -> Frozen:
 
 
 def check_says_where_a_number_is_undefined(subject: Subject) -> None:
-    """For samples of one class, numbers must be finite, or `UndefinedMetric` says that there are none.
+    """For samples of one class, an evaluator must return finite numbers, or raise `UndefinedMetric`.
 
-    Of a column of numbers that are all equal, nothing can be told: what is higher the more features tell of
-    it, as the share of its variance, is undefined and not 0.
+    If all numbers of a column are equal, no features predict them.  A measurement of such a column that is
+    better when higher, such as the explained share of the variance, is undefined and not 0.
     """
     evaluator = subject.build()
 
@@ -308,13 +311,14 @@ def check_says_where_a_number_is_undefined(subject: Subject) -> None:
         ]
         try:
             return evaluator(*constant)
-        except ValueError:  # an `UndefinedMetric`, or of a library
+        except ValueError:  # an `UndefinedMetric`, or the error of a library
             return []
 
     ids = _class_ids(splits()[0])
     for each in measured(ids):
         finite = math.isfinite(each.value)
-        require(finite, f"{each.name} is {each.value} of one class: raise UndefinedMetric")
+        report = f"{each.name} is {each.value} for samples of one class: raise UndefinedMetric"
+        require(finite, report)
     numbers = {*trait(evaluator, "columns")} - {*ids}
     for each in measured(numbers) if numbers else []:
         defined = each.column not in numbers or each.direction != "higher"
@@ -325,9 +329,10 @@ def check_says_where_a_number_is_undefined(subject: Subject) -> None:
 def check_other_test_features_change_the_number(subject: Subject) -> None:
     """A measurement of a column must depend on the features of all samples of the test split.
 
-    Of an evaluator with ``split = "train"`` it is those of the training split.  If the second half of the
-    samples become copies of the first half, the number is another one; so it is if three of 159 samples,
-    the first or the last, have other features, since many leave out what fills no batch.
+    For an evaluator with ``split = "train"``, these are the samples of the training split.  The number must
+    change if the second half of the samples become copies of the first half.  It must also change if the
+    first three or the last three of 159 samples get other features: an evaluator that works in batches may
+    leave out the samples that fill no batch.
     """
     evaluator = subject.build()
     place = 0 if trait(evaluator, "split") == "train" else 1
@@ -353,10 +358,10 @@ def check_other_test_features_change_the_number(subject: Subject) -> None:
             for measured in (whole, copied)
         )
         same = bool(values) and all(value == each.value for value in values)
-        require(not same, f"{each.name} is {each.value:.3g} of {len(values) + 1} test splits")
+        require(not same, f"{each.name} is {each.value:.3g} for {len(values) + 1} different splits")
         varies = len({*values}) > 1
-        report = f"{each.name} is {values} of samples, and of the first half of them: it leaves out others"
-        require(not (varies and values == of_halves), report)
+        report = f"{each.name} is {values}, also with copies of the first half as the second half"
+        require(not (varies and values == of_halves), f"{report}: it leaves out samples")
         if varies:
             varying.append(each.name)
     many = noise(30, 159, seed=50, width=width)[1]
@@ -371,11 +376,11 @@ def check_other_test_features_change_the_number(subject: Subject) -> None:
 
 
 OTHER_ROWS = range(20, 56, 3)
-"""The first samples whose features three others get: all twelve shares are equal once in 50,000."""
+"""Where the three samples begin whose features others get; by luck, all 12 shares agree once in 50,000."""
 
 
 def _with_features_of(split: Frozen, rows: slice, start: int) -> Frozen:
-    """A split in which some samples keep their columns, and have the features and images of others."""
+    """A split in which the samples ``rows`` keep their columns, and get features and images of others."""
     order = torch.arange(len(split.features))
     order[rows] = torch.arange(start, start + len(order[rows]))
     taken = split.take(order)
@@ -386,10 +391,10 @@ def _with_features_of(split: Frozen, rows: slice, start: int) -> Frozen:
 
 
 def check_reads_what_it_declares(subject: Subject) -> None:
-    """An evaluator must read exactly what it declares: its ``columns`` and what it ``reads_...``.
+    """An evaluator must read exactly what it declares, in ``columns`` and in its traits ``reads_...``.
 
-    Of a column with several numbers for each sample it reads all.  A data set without one of its columns is
-    refused, and what it does not declare a run may not have.
+    It reads all numbers of a column with several numbers for each sample.  A run refuses a data set that
+    lacks a declared column, and need not have what is not declared.
     """
     evaluator = subject.build()
     columns = trait(evaluator, "columns")
@@ -408,8 +413,8 @@ def check_reads_what_it_declares(subject: Subject) -> None:
 
     expected = _numbers(evaluator(*noise(60, 30)))
     if _numbers(evaluator(*noise(60, 30))) != expected:
-        raise SkipTest("equal features give other numbers")
-    beside = f"without what is beside the columns {', '.join(columns) or 'none'}"
+        raise SkipTest("equal features give different numbers")
+    beside = f"without what it does not declare (its columns: {', '.join(columns) or 'none'})"
     require_equal(measured(columns), expected, beside)
     for name in columns:
         try:
@@ -430,7 +435,7 @@ def check_reads_what_it_declares(subject: Subject) -> None:
 
 
 def _numbers(measurements: Sequence[Measurement]) -> dict[str, list[float]]:
-    """The numbers by their names and sentences."""
+    """The numbers of measurements, by name and sentence."""
     return {
         f"{each.name}: {each.sentence}": [
             number
@@ -461,7 +466,7 @@ def check_reads_the_column_of_its_parameter(subject: Subject) -> None:
 
 
 def _renamed(split: Frozen, column: str) -> Frozen:
-    """A split whose column is called another, and in whose column of this name are other values."""
+    """A split whose column is renamed ``another``, and whose old name has the values of other samples."""
     values, vocabulary = split.metadata[column], dict(split.vocabulary)
     if column in vocabulary:
         vocabulary["another"] = vocabulary[column]
@@ -498,8 +503,8 @@ def check_noise_meets_the_chance_that_is_stated(subject: Subject) -> None:
     """With features of noise, a measurement of class ids must be near its ``chance``.
 
     With 360 test samples in 3 classes a share has a standard deviation of .025: it may differ by .12.
-    Where two thirds of the samples are of one class, neither noise nor equal features are above it by as
-    much: what always names this class is right two times of three.
+    Where two thirds of the samples are of one class, noise and equal features must not be more than .12
+    above the chance: an evaluator that always names this class is right for two thirds of the samples.
     """
     evaluator = subject.build()
     given = noise(60, 360)
@@ -516,7 +521,7 @@ def check_noise_meets_the_chance_that_is_stated(subject: Subject) -> None:
         raise SkipTest("it states no chance for a column of class ids")
     for each, chance in even:
         near = abs(each.value - chance) <= 0.12
-        require(near, f"{each.name} is {each.value:.3g} of noise, and its chance {chance:.3g}")
+        require(near, f"{each.name} is {each.value:.3g} for noise, and its chance {chance:.3g}")
     uneven = tuple(each.take(_two_thirds_of_one_class(each)) for each in noise(120, 720))
     for what, say_nothing in (
         ("noise", uneven),
@@ -524,24 +529,24 @@ def check_noise_meets_the_chance_that_is_stated(subject: Subject) -> None:
     ):
         try:
             measured = stated(say_nothing)  # type: ignore[arg-type]
-        except Exception:  # it may have no number of them
+        except Exception:  # it may refuse these samples
             continue
         for each, chance in measured:
-            report = f"{each.name} is {each.value:.3g} of {what} where two thirds are of one class"
+            report = f"{each.name} is {each.value:.3g} for {what} where two thirds are of one class"
             require(each.value <= chance + 0.12, f"{report}, and its chance {chance:.3g}")
 
 
 def _two_thirds_of_one_class(split: Frozen) -> Tensor:
-    """Rows of a half of the samples: of three classes one has two thirds, and the others a sixth each."""
+    """Half of the rows: the first of three classes has two thirds of them, the others a sixth each."""
     row = torch.arange(len(split.features))
     return row[(row % CLASSES == 0) | (row // CLASSES % 4 == 0)]
 
 
 def check_does_not_learn_from_the_test_split(subject: Subject) -> None:
-    """With test values in another order, or with features of noise, little may be above chance.
+    """With test values in another order, or with features of noise, little gain over chance may remain.
 
-    What is fitted to the test split, or to both, keeps its value.  This is for measurements of a column
-    with a chance level; where lower values are better, the gain is a part of it.
+    An evaluator that is fitted to the test split, or to both splits, keeps its gain.  The law examines
+    measurements of a column that have a chance level; if lower is better, the gain is divided by it.
     """
     evaluator = subject.build()
 
@@ -559,7 +564,7 @@ def check_does_not_learn_from_the_test_split(subject: Subject) -> None:
 
     for each in found(noise(60, 60)):
         more = gain(each, each.value)
-        require(more <= 0.4, f"features of noise give {each.name} {more:.2g} above chance")
+        require(more <= 0.4, f"for features of noise, {each.name} gains {more:.2g} over chance")
     train, test = given = splits()
     ids = _class_ids(test)
     if trait(evaluator, "split") == "train":
@@ -586,12 +591,12 @@ def _with_shuffled_columns(split: Frozen) -> Frozen:
 
 
 def check_reads_the_features_alone(subject: Subject) -> None:
-    """If classes of the test split change places, one order alone may score well: features stay the same.
+    """If the class ids of the test split are exchanged in turn, only one order may score well.
 
-    What has the column itself beside the features scores well in each.  The shares of right answers in all
-    orders are 1 together, so the least must be at most .55.  This is for measurements of class ids that
-    depend on the order, from 0 to 1, of which higher values are better.  Of numbers, those of other samples
-    give another value than their own.
+    The features stay the same, so an evaluator that reads the column itself scores well in every order.
+    The shares of right answers in all orders add up to 1, so the least must be at most .55.  The law
+    examines measurements of class ids that lie between 0 and 1, depend on the order, and are better when
+    higher.  A measurement of numbers must change if samples get the numbers of others.
     """
     evaluator = subject.build()
     train, test = splits()
@@ -619,7 +624,7 @@ def check_reads_the_features_alone(subject: Subject) -> None:
         listed = ", ".join(f"{value:.3g}" for value in values)
         require(
             values[0] <= 0.55,
-            f"{each.name} is {listed} as the classes of the test split change places",
+            f"{each.name} is {listed} as the class ids of the test split are exchanged",
         )
 
 
@@ -643,16 +648,16 @@ def _require_less_of_other_numbers(evaluator: Any, numbers: Collection[str]) -> 
     for name, each in own.items():
         if each.column in numbers and each.direction and name in others:
             other = others[name].value
-            report = f"{name} is {each.value:.3g}, and {other:.3g} of the numbers of other samples"
+            report = f"{name} is {each.value:.3g}, and {other:.3g} with numbers of other samples"
             require(abs(_gain(each, other)) > LESS, report)
 
 
 def check_chooses_nothing_by_the_test_split(subject: Subject) -> None:
     """What is fitted to the training split must not be chosen by the classes of the test split.
 
-    The best of several penalties, numbers of neighbors or epochs, by their test accuracy, is above that of
-    any of them.  Without such a choice, the shares of right answers are a whole number together when the
-    classes of the test split change places in every order.
+    If a penalty, a number of neighbors or an epoch is chosen by its accuracy on the test split, this
+    accuracy is too high.  Without such a choice, the shares of right answers add up to a whole number when
+    the class ids of the test split are exchanged in turn.
     """
     evaluator = subject.build()
     chosen = False
@@ -667,28 +672,28 @@ def check_chooses_nothing_by_the_test_split(subject: Subject) -> None:
             values = [measured[name].value for measured in by_shift if name in measured]
             judged = each.column in ids and int(ids[each.column or ""].max()) + 1 == CLASSES
             shares = all(_is_share(m[name]) for m in by_shift if name in m)
-            # Not what is found among the test samples alone, nor a number of each order, such as a purity.
+            # Left out: what is found among the test samples alone, and what is no share of right answers.
             if not judged or not shares or name not in fitted or fitted[name].value == each.value:
                 continue
             if len(values) < CLASSES or trait(evaluator, "within") or max(values) == min(values):
                 continue
             chosen, total = True, sum(values)
             listed = ", ".join(f"{value:.3g}" for value in values)
-            report = f"{name} is {listed} as the classes of the test split change places"
+            report = f"{name} is {listed} as the class ids of the test split are exchanged"
             whole = abs(total - round(total)) < 1e-3
-            require(whole, f"{report}, {total:.3g} together: they choose what predicts")
+            require(whole, f"{report}, {total:.3g} together: it chooses by the test split")
     if not chosen:
         raise SkipTest("it measures no share that is fitted to the training split")
 
 
 def _turned(split: Frozen, names: Collection[str], shift: int) -> Frozen:
-    """A split in whose columns of class ids each class is called as the one after it."""
+    """A split whose class ids in these columns grow by ``shift``, modulo the number of classes."""
     columns = {n: (z + shift) % (int(z.max()) + 1) for n, z in split.metadata.items() if n in names}
     return replace(split, metadata={**split.metadata, **columns})
 
 
 def check_is_fitted_within_the_samples_if_it_says_so(subject: Subject) -> None:
-    """With ``within = True``, what predicts must be fitted to measured samples, and not to training."""
+    """With ``within = True``, an evaluator must be fitted to the measured samples, and to no others."""
     evaluator = subject.build()
     if not trait(evaluator, "within"):
         raise SkipTest("it does not say that it is fitted within the measured samples")
@@ -703,7 +708,7 @@ def check_is_fitted_within_the_samples_if_it_says_so(subject: Subject) -> None:
 def check_leaves_out_samples_without_a_value(subject: Subject) -> None:
     """Samples without a value, NaN or -1, must be left out of a measurement.
 
-    A number that is not finite, and an error, are no wrong numbers: a run says them.
+    An error and a number that is not finite keep the law, since a run reports both.
     """
     evaluator = subject.build()
     if not (columns := [*trait(evaluator, "columns")]):
@@ -758,7 +763,7 @@ def check_takes_any_class_ids(subject: Subject) -> None:
     ]
     if not ids:
         raise SkipTest("it reads no column of class ids")
-    if not trait(evaluator, "reads_towers"):  # it would choose among the names of classes in gaps
+    if not trait(evaluator, "reads_towers"):  # with towers, ids in gaps would need names too
         renumbered = [
             replace(
                 split,
@@ -771,12 +776,11 @@ def check_takes_any_class_ids(subject: Subject) -> None:
         try:
             found = _by_name(subject.build()(*renumbered))
         except ValueError as error:
-            raise AssertionError(f"of the class ids 4, 7 and 10: {error}") from error
+            raise AssertionError(f"for the class ids 4, 7 and 10: {error}") from error
         for name, each in found.items():
-            if (
-                name in expected and each.direction == "higher"
-            ):  # an error may be of ordered classes
-                where = f"{name} of the class ids 4, 7 and 10, and of 0, 1 and 2"
+            # A number that is better when lower may be an error of ids that are read as numbers.
+            if name in expected and each.direction == "higher":
+                where = f"{name} for the class ids 4, 7 and 10, and for 0, 1 and 2"
                 after, before = (
                     [m.value, math.nan if m.chance is None else m.chance]
                     for m in (each, expected[name])
@@ -797,9 +801,9 @@ def check_takes_any_class_ids(subject: Subject) -> None:
 def check_has_no_number_of_classes_that_training_lacks(subject: Subject) -> None:
     """Where training has none of the measured classes, no measurement may be below chance.
 
-    What is fitted to the training split names none of them, whatever features hold: that is an
-    `UndefinedMetric`, and not 0.  What is found within the measured samples alone stays as it is.  Where
-    training has some of the classes, what is fitted to it is measured on the samples of these.
+    An evaluator that is fitted to the training split can name none of them, whatever the features are: it
+    must raise `UndefinedMetric` and not return 0.  A measurement within the measured samples alone keeps
+    its value.  Where training has some of the classes, a fitted evaluator measures samples of these alone.
     """
     evaluator = subject.build()
     train, test = splits()
@@ -818,7 +822,7 @@ def check_has_no_number_of_classes_that_training_lacks(subject: Subject) -> None
             kept = abs(each.value - known.get(each.name, math.inf)) < 1e-6
             require(
                 kept or each.value >= each.chance,
-                f"{each.name} is {each.value:.2g} of classes that training lacks, and chance"
+                f"{each.name} is {each.value:.2g} for classes that training lacks, and its chance"
                 f" {each.chance:.2g}: raise UndefinedMetric, as evaluators.of_known_classes does",
             )
 
