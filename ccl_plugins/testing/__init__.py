@@ -19,5 +19,5 @@ from ccl_plugins.testing.suite import checks as checks
 from ccl_plugins.testing.suite import parametrize_with_checks as parametrize_with_checks
 from ccl_plugins.testing.two_ranks import on_two_ranks as on_two_ranks
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

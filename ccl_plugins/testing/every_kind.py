@@ -64,7 +64,7 @@ OUT_OF_RANGE = (-(10**9), 0, -0.5, math.nan, math.inf)
 
 
 def check_names_a_number_that_it_refuses(subject: Subject) -> None:
-    """A number out of range must be a ValueError or TypeError of one line that names the parameter.
+    """A number out of range must raise a ValueError or TypeError of one line that names the parameter.
 
     The constructor may take any number; what it refuses, it must not leave to a library's message.
     """
@@ -101,7 +101,7 @@ def require_built_or_named(subject: Subject, name: str) -> None:
 def check_is_found_by_its_old_names(subject: Subject) -> None:
     """Old names of the component and of its parameters must lead to it and to parameters that it has.
 
-    Those of parameters are declared in a class attribute ``OLD_PARAMETERS``; no old name may be a name.
+    Old names of parameters are declared in a class attribute ``OLD_PARAMETERS``; none may be in use.
     """
     spec, params = subject.spec, subject.choice.params
     for old in spec.old_names:
@@ -110,7 +110,8 @@ def check_is_found_by_its_old_names(subject: Subject) -> None:
         require(same == spec, f"its old name {old} is that of {same.id}")
     declared = inspect.getattr_static(spec.load(), "OLD_PARAMETERS", {})
     lost = {*declared} - {*registry().schema(spec).old_names}
-    require(not lost, f"OLD_PARAMETERS has {', '.join(sorted(lost))}: a name, or of no parameter")
+    report = f"OLD_PARAMETERS has {', '.join(sorted(lost))}: in use, or for an unknown parameter"
+    require(not lost, report)
     for old, name in declared.items():
         given = {k: v for k, v in params.items() if k != name} | {old: params[name]}
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
@@ -130,7 +131,7 @@ def check_satisfies_its_protocol(subject: Subject) -> None:
 def check_is_rebuilt_from_its_record(subject: Subject) -> None:
     """The record that a run saves must build an equal object.
 
-    Draw random numbers from torch's generator.
+    A constructor that draws random numbers must draw them from a generator that runs seed, such as torch's.
     """
     try:
         record = json.loads(json.dumps(subject.choice.record()))
@@ -156,7 +157,7 @@ def check_pickles(subject: Subject) -> None:
     """
     built = subject.build()
     if isinstance(built, nn.Module) and any(map(is_parametrized, built.modules())):
-        raise SkipTest("torch pickles no module with parametrizations, as those of spectral_norm")
+        raise SkipTest("torch pickles no module with parametrizations, such as spectral_norm")
     stored = pickle.dumps(built)
     require_equal(subject.observe(pickle.loads(stored)), subject.observe(built))
 

@@ -37,19 +37,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FOLDER = tempfile.TemporaryDirectory(prefix="ccl-figures-")  # deleted when Python ends
-"""The folder of the runs: as they were trained in ``trained``, and those that figures are drawn of."""
-
-
+"""The folder of the runs: ``trained`` has them as trained, and ``drawn`` the copies for one figure."""
 NOT_EVALUATED = "not evaluated"
 
 FOLDERS = {"plain": "first", "conditional": "second", "again": "third", NOT_EVALUATED: "fourth"}
 """The name of each run's folder, by the run's title."""
 
 BOTH = ("plain", "conditional")
-"""The titles of two runs that were evaluated, not as they are sorted."""
+"""The titles of two runs that were evaluated, in an order that sorting would change."""
 
 PAIRS = (BOTH, ("conditional", "again"))
-"""The titles of two runs that were evaluated; both of the second pair have conditions."""
+"""Pairs of titles of runs that were evaluated; both runs of the second pair have conditions."""
 
 MANY = 12
 """Runs in one picture; a figure that is ``side_by_side`` gets no more than six."""
@@ -57,10 +55,11 @@ MANY = 12
 
 @functools.cache
 def runs() -> Mapping[str, Run]:
-    """Runs of 24 images and one epoch: without a condition, two with two, and one that was not evaluated.
+    """Runs of 24 images and one epoch, by title.
 
-    One has a measurement more, which has no column, no interval and no chance level; one was not measured
-    before training.
+    ``plain`` has no condition; ``conditional`` and ``again`` have two; a copy of ``plain`` was not
+    evaluated. ``conditional`` has one more measurement, without column, interval and chance level.
+    ``again`` was not measured before training.
     """
     trained: dict[str, Run] = {}
     for title in ("plain", "conditional", "again"):
@@ -131,7 +130,7 @@ def _runs(subject: Subject) -> Mapping[str, Run]:
 
 
 def _drawn(subject: Subject, figure: Any, *titles: str) -> Figure:
-    """What it draws of these runs."""
+    """What a figure draws of these runs."""
     return figure({title: _runs(subject)[title] for title in titles})  # type: ignore[no-any-return]
 
 
@@ -153,7 +152,7 @@ def _picture_or_skip(subject: Subject, *titles: str) -> Figure:
 
 
 def observe(subject: Subject, figure: Any) -> list[Tensor]:
-    """The texts and numbers that it draws of a run, or why it does not apply."""
+    """The texts and numbers that a figure draws of a run, or why it does not apply."""
     try:
         return _contents(_drawn(subject, figure, "conditional"))
     except DoesNotApply as error:
@@ -200,13 +199,13 @@ def _numbers(values: Any) -> Tensor:
 
 
 def _shown(drawn: Figure) -> list[Tensor]:
-    """The numbers of what it draws, without those of axes; the texts that are no titles if it has none."""
+    """The numbers that a figure draws, without those of axes; without any, its texts that are no titles."""
     artists, texts = _marks(drawn)
     return _of(artists) or _of(texts)
 
 
 def _marks(drawn: Figure) -> tuple[list[Any], list[Any]]:
-    """What it draws in its axes and beside them: numbers and images, and texts that are no titles."""
+    """What a figure draws in its axes and beside them: shapes and images, and texts that are no titles."""
     artists = [*drawn.images, *drawn.patches, *drawn.artists]
     for panel in drawn.axes:
         artists += [*panel.lines, *panel.collections, *panel.images, *panel.patches]
@@ -222,18 +221,18 @@ def _of(artists: Sequence[Any]) -> list[Tensor]:
 def check_draws_runs_or_says_why_not(subject: Subject) -> None:
     """For one run and for several, it must return a matplotlib Figure, or raise `DoesNotApply` and say why.
 
-    So it must of a run that was not evaluated, of one that was not measured before training, of runs with
-    other measurements than those beside them, and of many.  What it draws must have a number, a shape, an
-    image or a text beside its titles.
+    The same holds for a run that was not evaluated, for one that was not measured before training, for runs
+    with different measurements, and for many runs.  The Figure must have a number, a shape, an image or a
+    text beside its titles.
     """
     from matplotlib.figure import Figure
 
     def examine(drawn_of: str, drawn: Figure | DoesNotApply) -> None:
         if isinstance(drawn, DoesNotApply):
-            require(bool(str(drawn)), f"of {drawn_of} it gave no reason")
+            require(bool(str(drawn)), f"for {drawn_of} it gave no reason")
             return
-        require(isinstance(drawn, Figure), f"of {drawn_of} it returned {drawn!r:.80}")
-        require(bool(_shown(drawn) or drawn.subfigs), f"of {drawn_of} it drew nothing")
+        require(isinstance(drawn, Figure), f"for {drawn_of} it returned {drawn!r:.80}")
+        require(bool(_shown(drawn) or drawn.subfigs), f"for {drawn_of} it drew nothing")
 
     every = ["conditional", NOT_EVALUATED, "plain", "again"]  # the first has the most measurements
     for some in (*([title] for title in every), [*BOTH], every):
@@ -252,7 +251,7 @@ def check_draws_what_it_can(subject: Subject) -> None:
     _picture_or_skip(subject, *BOTH)
     for titles in ((*BOTH, NOT_EVALUATED), (NOT_EVALUATED, *BOTH)):
         drawn = _picture(subject, *titles)
-        report = f"it draws {[*BOTH]}, and of {[*titles]} it raises DoesNotApply: {drawn}"
+        report = f"it draws {[*BOTH]}, and for {[*titles]} it raises DoesNotApply: {drawn}"
         require(not isinstance(drawn, DoesNotApply), report)
 
 
@@ -267,7 +266,7 @@ def check_draws_every_run(subject: Subject) -> None:
         applied, (*alone, both, turned) = True, shown
         for place, (first, last) in {"first": alone, "last": alone[::-1]}.items():
             left_out = _equal(both, first) and _equal(turned, last) and not _equal(*alone)
-            require(not left_out, f"of {[*titles]} in either order it draws the {place} alone")
+            require(not left_out, f"for {[*titles]} in either order it draws the {place} alone")
         if trait(subject.build(), "side_by_side"):
             of_both, *of_one = (sum(each.numel() for each in some) for some in (both, *alone))
             report = f"it draws {of_both} numbers or letters of {[*titles]}, and {of_one} of each"
@@ -283,11 +282,11 @@ def check_can_be_saved(subject: Subject) -> None:
 
 
 def check_is_deterministic(subject: Subject) -> None:
-    """Equal runs must give an equal figure, whatever the generators' state and what it drew before."""
+    """Equal runs must give an equal figure, whatever the generators' state and earlier figures."""
     first = subject.observe(subject.build())
     torch.rand(3)
     figure = subject.build(drawn=1)
-    for title in ("plain", "conditional"):  # others under the same title, too
+    for title in ("plain", "conditional"):  # another run under the same title, too
         with contextlib.suppress(DoesNotApply):
             figure({title: _runs(subject)["plain"]})
     require_equal(observe(subject, figure), first)
@@ -302,23 +301,23 @@ def check_is_the_same_in_another_process(subject: Subject) -> None:
 def _drawn_of_all(choice: engine.Choice, folder: str) -> list[Tensor]:
     of = {title: "plain" if title == NOT_EVALUATED else title for title in FOLDERS}
     given = {title: Run(Path(folder) / FOLDERS[title], _pipeline(of[title])) for title in FOLDERS}
-    # What it leaves where Python runs, as another law says of it, is not left with the user.
+    # A file that a figure leaves in the working directory, against another law, must not stay there.
     with tempfile.TemporaryDirectory() as here, contextlib.chdir(here), seeded():
         try:
             artists, texts = _marks(choice.build()(given))
         except DoesNotApply as error:
             return [letters(str(error))]
     labels = [str(each.get_label()) for each in artists]
-    # Labels that are given: matplotlib's own begin with an underscore, and count what was drawn.
+    # Labels that the figure gives: matplotlib's own begin with an underscore, and count artists.
     words = [letters(label) for label in labels if label and label[0] != "_"]
     return [*_of(artists), *_of(texts), *words]
 
 
 def check_draws_each_run_under_its_title(subject: Subject) -> None:
-    """What stands under a run's title must be what the figure draws of this run alone.
+    """What stands under a run's title must be of this run: two runs must not be exchanged.
 
-    Two runs must not have changed places; the numbers of each may be others beside another run.  The name
-    of a run's folder must not stand in place of its title.
+    The numbers of a run may change beside another run.  The name of a run's folder must not stand in place
+    of its title.
     """
     alone = [_labelled(_picture_or_skip(subject, each))[each] for each in BOTH]
     drawn = _picture_or_skip(subject, *BOTH)
@@ -346,7 +345,7 @@ def _words(drawn: Figure) -> str:
 
 
 def _labelled(drawn: Figure) -> dict[str, list[Tensor]]:
-    """The numbers of what has the title of a run in its label, or in the title of its axes."""
+    """By title of a run, the numbers of artists with this title in their label or in that of their axes."""
     found: dict[str, list[Tensor]] = {title: [] for title in BOTH}
     for panel in drawn.axes:
         for artist in [*panel.lines, *panel.collections, *panel.images, *panel.patches]:
@@ -367,9 +366,9 @@ def _equal(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
 def check_leaves_everything_as_it_is(subject: Subject) -> None:
     """A figure must not change a run, in its folder or in memory, nor matplotlib, pyplot or torch.
 
-    Draw on a new ``matplotlib.figure.Figure``, or on one of ``ccl_plugins.figures.figure``.  The runs are
-    new ones, of which nothing was drawn before; matplotlib's settings are not its defaults, and a figure of
-    the user is open.  The random generators must not be seeded, and the working directory stays.
+    Draw on a new ``matplotlib.figure.Figure``, or on one of ``ccl_plugins.figures.figure``.  Nothing was
+    drawn of these runs before; matplotlib's settings are not its defaults, and a figure of the user is
+    open.  Seed no global random generator, and keep the working directory.
     """
     import matplotlib
 
@@ -398,14 +397,14 @@ def check_leaves_everything_as_it_is(subject: Subject) -> None:
                 applied = True
         if not applied:
             raise SkipTest("it does not apply to the runs of the kit")
-        require(not use.called, "it chose a backend of matplotlib by `use`, which is the user's")
+        require(not use.called, "it called `matplotlib.use`, but the user chooses the backend")
         after = _surroundings(folder)
         other = sorted(n for n in {*before, *after} if before.get(n) != after.get(n))
         require(not other, f"it changed {', '.join(other)}")
 
 
 def _surroundings(folder: Path) -> dict[str, Any]:
-    """What a figure could change beside runs, by its name."""
+    """By name, what a figure could change beside runs."""
     import matplotlib
     from matplotlib._pylab_helpers import Gcf
 
@@ -422,7 +421,7 @@ def _surroundings(folder: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _open_figure() -> Iterator[None]:
-    """A figure of the user's that is open in pyplot, which is not imported for it."""
+    """An open figure of the user, without an import of pyplot."""
     from matplotlib._pylab_helpers import Gcf
     from matplotlib.backend_bases import FigureManagerBase
     from matplotlib.backends.backend_agg import FigureCanvasAgg

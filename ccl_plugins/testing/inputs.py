@@ -64,7 +64,7 @@ class Split:
 
     Args:
         rows: The samples to take, in this order; None: all.
-        size: The samples that there are.
+        size: The number of samples of which ``rows`` are taken.
     """
 
     def __init__(self, rows: Tensor | None = None, size: int = SAMPLES) -> None:
@@ -141,13 +141,13 @@ class SmallBackbone(nn.Module):
 
 
 class SignedBackbone(SmallBackbone):
-    """The same with negative features too, as of a transformer."""
+    """The same network with negative features too, as a transformer gives."""
 
     activation = staticmethod(torch.tanh)
 
 
 class PatchBackbone(nn.Module):
-    """A network on patches of 8x8 pixels, which each see the mean of all, for methods that mask patches."""
+    """A network on patches of 8x8 pixels, for methods that mask patches; each sees the mean of all."""
 
     num_features = 12
     patch_shape = (8, 8, num_features)
@@ -160,7 +160,7 @@ class PatchBackbone(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None, token: Tensor | None = None
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """(n, channels, height, width) -> (n, 12), and with a token patches (n, rows, columns, 12)."""
+        """(n, channels, height, width) -> (n, 12); with a token also patches (n, rows, columns, 12)."""
         patches = self.embed(x).permute(0, 2, 3, 1)
         if mask is not None and token is not None:
             patches = torch.where(mask[..., None], token, patches)
@@ -170,7 +170,7 @@ class PatchBackbone(nn.Module):
 
 
 def condition_values(value_types: Sequence[str], n: int, number: int = 0) -> Tensor:
-    """Values for n samples, continuous if accepted, else categorical; others for another ``number``."""
+    """Values for n samples, continuous or else categorical if accepted; each ``number`` has its own."""
     if "continuous" in value_types:
         return normal(n, 3, seed=4 + number).sigmoid()
     if "categorical" in value_types:
@@ -179,17 +179,16 @@ def condition_values(value_types: Sequence[str], n: int, number: int = 0) -> Ten
 
 
 def example_rows(given: Any, n: int) -> Tensor:
-    """N rows of an ``EXAMPLE_CONDITION`` in turn, a tensor or lists; of one with 3 axes, in every view."""
+    """Rows of an ``EXAMPLE_CONDITION`` (tensor or lists), in turn up to n; of 3 axes the first is views."""
     rows = torch.as_tensor(given)
     sample = 1 if rows.ndim == 3 else 0
     return rows.index_select(sample, torch.arange(n) % rows.shape[sample])
 
 
 def conditions(reader: Any, n: int) -> dict[str, Tensor]:
-    """The conditions that an objective or a kernel names, vectors if it accepts them, in float64.
+    """The conditions that an objective or a kernel names: vectors in float64 if it accepts them.
 
-    A class attribute ``EXAMPLE_CONDITION`` replaces the values: by name, or as they are for one
-    that names one condition.
+    A class attribute ``EXAMPLE_CONDITION`` replaces the values: a mapping by name, or values for all names.
     """
     given = getattr(reader, "EXAMPLE_CONDITION", {})
     if not isinstance(given, Mapping):
@@ -203,7 +202,7 @@ def conditions(reader: Any, n: int) -> dict[str, Tensor]:
 
 
 def sizes(target: Any) -> tuple[int, int]:
-    """The samples of the data set and of a batch for a sampler."""
+    """The numbers of samples in the data set and in a batch, for a sampler."""
     return getattr(target, "EXAMPLE_SIZE", SIZE), getattr(target, "EXAMPLE_BATCH", BATCH_SIZE)
 
 
@@ -215,7 +214,7 @@ def supplied_for(
     Args:
         choice: The component.
         condition_rows: The condition values for a sampler, in place of its class's ``EXAMPLE_CONDITION``.
-        of_sizes: The samples of the data set and of a batch for a sampler; None: its `sizes`.
+        of_sizes: The numbers of samples in the data set and in a batch, for a sampler; None: its `sizes`.
     """
     if choice.kind == "method":
         masks = trait(choice.spec.load(), "masked_views")(choice.params)

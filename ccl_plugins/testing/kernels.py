@@ -51,10 +51,10 @@ def takes_indices(kernel: Any) -> bool:
 
 
 def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
-    """Arguments a (n, ...) and b (m, ...) of every form that it takes.
+    """Arguments a (n, ...) and b (m, ...) of every form that the kernel takes.
 
-    Those of a class attribute ``EXAMPLE_CONDITION``, if there is one, in place of all.  For a kernel that
-    names several conditions, the values of these side by side, as `_build` makes it take them.
+    A class attribute ``EXAMPLE_CONDITION`` replaces them all.  A kernel that names several conditions gets
+    their values side by side in one tensor, as `_build` makes it take them.
     """
     if isinstance(kernel, Joint):
         packed = kernel.pack(conditions(kernel.kernel, 12))
@@ -75,25 +75,25 @@ def values(kernel: Any) -> dict[str, tuple[Tensor, Tensor]]:
 
 
 def _build(subject: Subject) -> Any:
-    """The kernel, of one tensor even if it names several conditions."""
+    """The kernel; if it names several conditions, it takes them in one tensor."""
     return of_one_tensor(subject.build())
 
 
 def observe(subject: Subject, kernel: Any) -> Any:
-    """Its matrices."""
+    """The kernel's matrices."""
     kernel = of_one_tensor(kernel)
     return {name: kernel(*pair) for name, pair in values(kernel).items()}
 
 
 def check_constructor_reads_nothing(subject: Subject) -> None:
-    """The constructor must open no file and ask for no split of the data set: the first call does."""
+    """The constructor must open no file and ask for no split of the data set: read at the first call."""
 
     def dataset(split: str) -> None:
         raise AssertionError(f"it asked for the split {split!r}: read it at the first call")
 
     subject.build(dataset=dataset)
     opened = what_it_opens(subject.build)
-    require(not opened, f"it caused {opened}: read at the first call")
+    require(not opened, f"the constructor caused {opened}: read at the first call")
 
 
 def check_gives_one_number_per_pair(subject: Subject) -> None:
@@ -114,7 +114,7 @@ def check_gives_one_number_per_pair(subject: Subject) -> None:
 def check_is_a_function_of_its_values(subject: Subject) -> None:
     """The value of a pair must be the same in every call, whatever was computed or drawn before.
 
-    A kernel keeps nothing of the values that it is given, which it does not change, and of its results.
+    A kernel must not change its arguments, and must keep neither its arguments nor its results.
     """
     for name, (a, b) in values(_build(subject)).items():
         not_called = _not_called(subject)
@@ -139,7 +139,7 @@ def check_is_a_function_of_its_values(subject: Subject) -> None:
 
 
 def _not_called(subject: Subject) -> Any:
-    """A kernel that was not called, unlike one of which `values` were asked."""
+    """A kernel that was not called yet; `values` calls the kernel that it gets."""
     kernel = _build(subject)
     if isinstance(kernel, Joint):
         kernel.pack(conditions(kernel.kernel, 12))
@@ -157,16 +157,16 @@ def check_takes_numbers_as_vectors_of_one(subject: Subject) -> None:
 
 
 ROWS = 32
-"""More than 25, from which on ``torch.cdist`` multiplies matrices."""
+"""Rows to compare: for more than 25, ``torch.cdist`` multiplies matrices."""
 FAR = 4096.0
-"""A number beside which steps of float32 are 2^-11."""
+"""A number near which the numbers of float32 are 2^-11 apart."""
 
 
 def check_large_numbers_lose_no_digits(subject: Subject) -> None:
     """A kernel of differences must be right in float32 for numbers far from 0, as dates are.
 
-    It is one of differences if a number that is added to all values changes nothing. Subtract before you
-    square: ``torch.cdist`` of more than 25 rows does not, and then no digit is right. It does with
+    A kernel is one of differences if a number that is added to all values changes nothing. Subtract before
+    you square, or no digit is right. For more than 25 rows, ``torch.cdist`` subtracts first only with
     ``compute_mode="donot_use_mm_for_euclid_dist"``.
     """
     kernel, looked = _build(subject), False
@@ -188,7 +188,7 @@ def check_large_numbers_lose_no_digits(subject: Subject) -> None:
             f" {float(off):.2g}, of values from {float(exact.min()):.2g} to {float(exact.max()):.2g}",
         )
     if not looked:
-        raise SkipTest("it is no kernel of differences, or the same for all of 0 to 4")
+        raise SkipTest("it is no kernel of differences, or the same for all numbers from 0 to 4")
 
 
 def _numbers(kernel: Any, width: int, most: float) -> dict[str, Tensor]:
@@ -223,7 +223,7 @@ def _matrix(
 def check_works_on_any_device(subject: Subject) -> None:
     """Values on any device must be compared there, and no value may be read on the host.
 
-    This runs on the device ``meta``, where a constant made on the CPU and a value that is read are errors.
+    This runs on the device ``meta``, where a constant on the CPU is an error, and so is reading a value.
     """
     kernel = _build(subject)
     for name, (a, b) in values(kernel).items():
@@ -235,7 +235,7 @@ def check_works_on_any_device(subject: Subject) -> None:
 
 
 def check_seeds_no_global_generator(subject: Subject) -> None:
-    """It must not seed Python's, numpy's or torch's global generator, from which others draw next."""
+    """It must not seed Python's, numpy's or torch's global generator, from which other code draws next."""
     given = values(_build(subject)).values()
 
     def compute() -> None:

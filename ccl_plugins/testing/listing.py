@@ -11,12 +11,14 @@ from unittest import mock
 
 @contextmanager
 def listed(reverse: bool) -> Iterator[list[str]]:
-    """List folders by name inside, or in reverse; yields those of several files that were listed."""
+    """Inside, list folders by name or in reverse; yields the folders of several files that were listed."""
     names, scanned, folders = os.listdir, os.scandir, list[str]()
 
     def in_order(folder: Any, entries: Any, key: Callable[[Any], Any] | None = None) -> list[Any]:
         found = sorted(entries, key=key, reverse=reverse)
-        if len(found) > 1 and not isinstance(folder, int):  # one of a number is being deleted
+        if len(found) > 1 and not isinstance(
+            folder, int
+        ):  # a folder that is being deleted is an int
             folders.append(os.fsdecode(folder))
         return found
 
@@ -27,13 +29,13 @@ def listed(reverse: bool) -> Iterator[list[str]]:
     def listdir(folder: Any = ".") -> list[Any]:
         return in_order(folder, names(folder))
 
-    # All others call one of these: glob, os.walk, and a Path's iterdir, glob and rglob.
+    # Other functions call one of these: glob, os.walk, and a Path's iterdir, glob and rglob.
     with mock.patch.multiple(os, listdir=listdir, scandir=scandir):
         yield folders
 
 
 class _Entries:
-    """What ``os.scandir`` gives, of a list."""
+    """The entries of a list, as ``os.scandir`` gives those of a folder."""
 
     def __init__(self, entries: list[Any]) -> None:
         self._left = iter(entries)
@@ -51,4 +53,4 @@ class _Entries:
         self.close()
 
     def close(self) -> None:
-        """As that of ``os.scandir``."""
+        """Do nothing: a list needs no closing."""

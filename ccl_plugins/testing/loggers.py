@@ -23,7 +23,7 @@ from ccl_plugins.testing.subject import Subject
 from ccl_plugins.watching.logging import is_name
 
 MANY = 400
-"""Numbers by which the sizes of files are compared: a page of a data base is less than half of them."""
+"""Numbers that are logged to compare the sizes of files: they take more than two pages of a database."""
 
 
 def hyperparameters() -> dict[str, Any]:
@@ -85,7 +85,7 @@ def sizes(path: Path) -> dict[str, int]:
 
 
 def observe(subject: Subject, logger: Any) -> Any:
-    """Which of the files that it names are there after a run."""
+    """Which of the files that a logger names are there after a run."""
     with folder() as path:
         log(opened(logger, path), 1, 2)
         return {name: float(any(path.glob(name))) for name in trait(logger, "files")}
@@ -102,11 +102,11 @@ def check_opens_a_lightning_logger(subject: Subject) -> None:
 
 
 def check_leaves_what_it_names(subject: Subject) -> None:
-    """``files`` must name every file that a logger leaves in the run's folder; it leaves none elsewhere."""
+    """``files`` must name every file that a logger leaves in the run's folder; none may be elsewhere."""
     logger = subject.build()
     names = list(trait(logger, "files"))
     for name in names:
-        require(is_name(name), f"{name!r} is no name or pattern of some files in the folder")
+        require(is_name(name), f"{name!r} is neither a name nor a pattern of files in the folder")
     with folder() as path, TemporaryDirectory(prefix="ccl-check-") as current:
         with chdir(current):
             log(opened(logger, path), 1, 2)
@@ -126,7 +126,7 @@ def check_leaves_what_it_names(subject: Subject) -> None:
 def check_keeps_what_it_logged_when_it_is_resumed(subject: Subject) -> None:
     """Opened with ``done``, a logger must continue the files that it began, and begin none of them anew.
 
-    So must one that is ``on_disk`` with a ``done`` of 0, of a run that was stopped in its first steps.
+    A logger that is ``on_disk`` must do so with a ``done`` of 0, too, after a stop in the first steps.
     """
     logger = subject.build()
     on_disk = trait(logger, "on_disk")
@@ -151,12 +151,12 @@ def check_keeps_what_it_logged_when_it_is_resumed(subject: Subject) -> None:
 def check_repeats_no_step_when_it_is_resumed(subject: Subject) -> None:
     """Steps after ``done`` are logged again: their earlier numbers must be deleted or hidden.
 
-    Examined by the sizes of files, of a logger that is ``on_disk``.  They may differ by half of what a step
-    adds, since a time has not the same number of digits each time.
+    The law compares the sizes of files of a logger that is ``on_disk``.  They may differ by half of what a
+    step adds, since times differ in their number of digits.
     """
     logger = subject.build()
     if not trait(logger, "on_disk") or any("*" in name for name in trait(logger, "files")):
-        raise SkipTest("its files have other names each time, or are not here")
+        raise SkipTest("its files have other names in each run, or are not on this disk")
     with folder() as path, folder() as other:
         log(opened(logger, path), 1, 2)
         log(opened(logger, path, done=1), 2)
@@ -173,7 +173,7 @@ def check_repeats_no_step_when_it_is_resumed(subject: Subject) -> None:
 
 
 def check_ends_with_its_run(subject: Subject) -> None:
-    """After ``finalize`` it must write no more into the folder, so that the next run has its own."""
+    """After ``finalize`` a logger must write no more into the run's folder: the next run has its own."""
     logger = subject.build()
     with folder() as first, folder() as second:
         log(opened(logger, first), 1, 2)
@@ -185,20 +185,20 @@ def check_ends_with_its_run(subject: Subject) -> None:
 def check_writes_the_last_step(subject: Subject) -> None:
     """What is logged last must be written when ``finalize`` returns; no ``save`` comes in between.
 
-    Examined by the files of a logger that is ``on_disk``.
+    The law examines the files of a logger that is ``on_disk``.
     """
     logger = subject.build()
     if not trait(logger, "on_disk"):
         raise SkipTest("it is not on_disk")
 
     def left(many: int, loss: float = 0.5) -> tuple[list[str], int]:
-        """The checksums and the bytes of its files, with many numbers in one step and a last loss."""
+        """The checksums and bytes of its files, with more numbers in the step ``many``, and a last loss."""
         with folder() as path:
             made = opened(logger, path)
             made.log_hyperparams(hyperparameters())
             for step in (1, 2, 3):
                 metrics = {"loss": loss if step == 3 else 1 / step, "lr": 1e-3}
-                # A column for each in a table has space for them, whichever step has them.
+                # In a table, the columns of these numbers take equal space, whichever step has them.
                 more = {f"objective/number_{i}": float(i) for i in range(200)}
                 made.log_metrics(metrics | (more if step == many else {}), step)
             made.finalize("success")
@@ -209,10 +209,10 @@ def check_writes_the_last_step(subject: Subject) -> None:
         report = "its files are the same whatever the loss of the last step is"
         require(left(0, loss=0.25)[0] != none, report)
         return
-    # Files with a time in them always differ: 200 more numbers are seen in their size.
+    # Files that contain a time always differ: their sizes show whether 200 more numbers are there.
     (_, few), (_, at_first), (_, at_last) = left(0), left(1), left(3)
     if at_first - few < 1000:
-        raise SkipTest("its files are others in each run, and no larger with more numbers")
+        raise SkipTest("its files differ in each run, and are no larger with more numbers")
     report = f"its files have {few} bytes, with 200 more numbers in step 1 of 3 {at_first}"
     require(at_last - few > (at_first - few) / 2, f"{report}, and in step 3 {at_last}")
 
@@ -226,14 +226,14 @@ NUMBERS: dict[str, tuple[int, str, float]] = {
     "the step of a number": (2, "step", 5),
     "what is measured before training": (0, "evaluation/knn/top1", 0.25),
 }
-"""Numbers that a run may have others of, by what they are: the step, the name and the other number."""
+"""By description, what one run logs differently: the step, the name and the other number."""
 
 
 def check_writes_every_number(subject: Subject) -> None:
     """Every number must be in the files: another number, another step or a late number must change them.
 
-    The monitors of a step and its loss come in two calls.  Examined by the files of a logger that is
-    ``on_disk``, if two equal runs give equal ones.
+    The monitors of a step and its loss come in two calls.  The law examines the files of a logger that is
+    ``on_disk``, if two equal runs give equal files.
     """
     logger = subject.build()
     if not trait(logger, "on_disk"):
@@ -261,16 +261,16 @@ def check_writes_every_number(subject: Subject) -> None:
 
     expected = left()
     if expected != left():
-        raise SkipTest("its files are others in each run")
+        raise SkipTest("its files differ in each run")
     lost = [what for what, other in NUMBERS.items() if left(*other) == expected]
-    require(not lost, f"its files are the same with another number, of: {'; '.join(lost)}")
+    require(not lost, f"its files do not change with: {'; '.join(lost)}")
 
 
 def check_keeps_the_evaluation_that_is_last(subject: Subject) -> None:
     """``log_evaluation`` must replace its earlier numbers of the same step, and no other numbers.
 
-    Examined by the sizes of files, of a logger that is ``on_disk``: many numbers are measured before
-    training, logged at the last step, measured after it, and measured again in a later session.
+    The law compares the sizes of files of a logger that is ``on_disk``: many numbers are measured before
+    training, logged at the last step, measured after training, and measured again in a later session.
     """
     logger = subject.build()
 
@@ -312,9 +312,9 @@ def check_keeps_what_it_logged_of_a_run_that_fails(subject: Subject) -> None:
 
     failed, right = left("failed"), left("success")
     lost = [name for name, size in right.items() if failed.get(name, 0) < size / 2]
-    # Services write notes of their own; a file with a time in its name is another in each run.
+    # Services write notes of their own; a file with a time in its name differs in each run.
     if trait(logger, "on_disk") and failed.keys() == right.keys():
-        require(not lost, f"of a run that failed {failed} bytes are left, of another {right}")
+        require(not lost, f"a run that failed leaves the bytes {failed}, and another run {right}")
 
 
 def check_leaves_what_it_gets(subject: Subject) -> None:
@@ -339,10 +339,10 @@ def check_leaves_what_it_gets(subject: Subject) -> None:
 def check_leaves_the_generators(subject: Subject) -> None:
     """A logger must not change the state of Python's, numpy's or torch's generators, which draw the views.
 
-    Draw the name of a run from `uuid`, say.
+    To draw the name of a run, use `uuid`, for example.
     """
     logger = subject.build()
-    with seeded(987_654_321), folder() as path:  # of which no logger seeds them
+    with seeded(987_654_321), folder() as path:  # a seed that no logger would set
         before = generator_states()
         log(opened(logger, path), 1, 2)
         require(not drawn_since(before), "it drew from them, or seeded them")
@@ -355,7 +355,7 @@ LIMIT = 0.05
 def check_logs_in_little_time(subject: Subject) -> None:
     """Logging the numbers of a step must take less than 0.05 seconds: the training waits for it.
 
-    A service that takes longer sends them from a thread, or many at once.
+    A logger of a slower service must send the numbers from a thread, or many at once.
     """
     with folder() as path:
         made = opened(subject.build(), path)
@@ -366,6 +366,6 @@ def check_logs_in_little_time(subject: Subject) -> None:
             made.log_metrics({"loss": 1 / step, "lr": 1e-3}, step)
             seconds.append(time.perf_counter() - start)
         made.finalize("success")
-    # The fastest of 10: other processes do not slow down all, and one in which it sends many may be slow.
+    # The fastest of 10: other processes may slow down some, and a step in which many are sent may be slow.
     report = f"the fastest of 10 steps took {min(seconds):.3f} s"
     require(min(seconds) < LIMIT, report)

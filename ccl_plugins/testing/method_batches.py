@@ -26,7 +26,7 @@ OF_TYPE = {"categorical": "label", "multi_label": "attributes", "continuous": "h
 
 
 def views_of(method: Any, seed: int = 0, count: int = VIEWS) -> list[Tensor]:
-    """Some views of 8 images, or the views of 8 samples as the towers of a method take them."""
+    """Views of 8 images, or, for a method with towers, of 8 samples as its towers take them."""
     seeds = (10 * seed + view for view in range(10))
     if not trait(method, "embed_modality"):
         return [normal(N, *SHAPE, seed=next(seeds)) for _ in range(count)]
@@ -35,7 +35,7 @@ def views_of(method: Any, seed: int = 0, count: int = VIEWS) -> list[Tensor]:
 
 
 def of_images(method: Any, views: list[Tensor]) -> list[Tensor]:
-    """Those of some views that are images, as the backbone takes them."""
+    """The views that are images, as the backbone takes them."""
     modalities = getattr(method, "modalities", ["image"] * len(views))
     return [view for view, name in zip(views, modalities, strict=True) if name == "image"]
 
@@ -43,7 +43,7 @@ def of_images(method: Any, views: list[Tensor]) -> list[Tensor]:
 def conditions_of(index: Tensor, epoch: int = 0, *, reader: Any = None) -> dict[str, Tensor]:
     """Rows of tables, of every value type and shape, and of the conditions that a method itself reads.
 
-    Those of another epoch are other values.
+    Another epoch has other values.
     """
     number = index + 2 * epoch
     rows = {
@@ -88,7 +88,7 @@ def embed(method: Any, views: list[Tensor]) -> Embedded:
 
 def pairs_of_embedded(method: Any, embedded: Embedded, first: int = 0, epoch: int = 0) -> Pairs:
     """The pairs of embeddings on the sphere, with conditions as in `pairs_of`."""
-    with seeded():  # some may be drawn
+    with seeded():  # a method may draw random pairs
         pairs: Pairs = method.pairs(embedded, samples_of(method, embedded, first, epoch))
     return pairs
 
@@ -113,7 +113,7 @@ def with_partners(method: Any, samples: Samples) -> Samples:
 
 
 def masks_of(method: Any, views: list[Tensor]) -> Masks | None:
-    """The masks of views, if the method masks patches; those of a sample depend on its first view alone."""
+    """The masks of views, if the method masks patches; a sample's masks depend on its first view alone."""
     if (masking := trait(method, "masking")) is None:
         return None
     height, width = views[0].shape[-2:]
@@ -156,7 +156,7 @@ def train_step(method: Any, number: int, epoch: int = 0, ranks: int = 1) -> tupl
 
 
 def copied(queue: Queue) -> Queue:
-    """A queue that does not change with that of its method."""
+    """A copy of a queue, which does not change when the method's queue does."""
     rows = {name: z.clone() for name, z in queue.condition.items()}
     return replace(queue, keys=queue.keys.clone(), valid=queue.valid.clone(), condition=rows)
 
@@ -168,7 +168,7 @@ def _mean(x: Tensor, ranks: int) -> Tensor:
 
 
 def begin_epoch(method: Any, epoch: int) -> list[Tensor]:
-    """Have a method read its condition values again, as when an epoch begins; what it looks up."""
+    """Have a method read its condition values again, as when an epoch begins; returns what it looks up."""
     looked_up = list[Tensor]()
 
     def look_up(index: Tensor) -> dict[str, Tensor]:

@@ -63,7 +63,7 @@ from ccl_plugins.testing.subject import Subject
 
 @torch.no_grad()
 def change(parameters: Iterable[Tensor]) -> None:
-    """Add small random numbers to weights, so that copies of networks are no longer like these."""
+    """Add small random numbers to weights, so that networks differ from their copies."""
     for number, parameter in enumerate(parameters):
         parameter += normal(*parameter.shape, seed=number, dtype=parameter.dtype) / 4
 
@@ -84,8 +84,8 @@ def observe(subject: Subject, method: Any) -> Any:
 def check_keeps_its_backbone(subject: Subject) -> None:
     """The attribute ``backbone`` must be the supplied network, unchanged, and ``encode`` must call it.
 
-    After training it encodes by itself, for probes and exports; pretrained weights must survive.  Where a
-    teacher, its momentum encoder, is what is kept, ``encode`` may call the teacher's copy of it, or
+    Probes and exports use it alone after training, and pretrained weights must survive.  A method that
+    keeps its teacher, a momentum encoder, may let ``encode`` call the teacher's copy of the network, or let
     ``backbone`` be this copy.
     """
     with seeded():
@@ -97,7 +97,7 @@ def check_keeps_its_backbone(subject: Subject) -> None:
         id(p) for p in (method if method.backbone in teachers else method.backbone).parameters()
     }
     lost = [name for name, p in backbone.named_parameters() if id(p) not in kept]
-    report = f"the attribute backbone has not the weights {', '.join(lost)} of the network supplied"
+    report = f"the attribute `backbone` lacks the weights {', '.join(lost)} of the supplied network"
     require(not lost, report)
     method.eval()
     change(method.parameters())
@@ -120,26 +120,26 @@ def encoders_of(method: Any) -> list[nn.Module]:
 
 
 def students_of(method: Any) -> list[nn.Module]:
-    """The attribute ``backbone``, if it is trained; or of a method where it is a teacher, the student."""
+    """The attribute ``backbone`` if it is trained; if it is a teacher, the student."""
     return [each for each in encoders_of(method) if trained(each)]
 
 
 def close(x: Tensor, y: Tensor) -> bool:
-    """Whether numbers are equal but for rounding, as of rows that are computed in another batch."""
+    """Whether numbers are equal but for rounding, which depends on the batch of a row."""
     return torch.allclose(x, y, rtol=1e-4, atol=1e-5)
 
 
 def check_features_are_of_the_backbone(subject: Subject) -> None:
     """The features of ``embed`` must come from a network that is trained, and differ between views.
 
-    The network is ``backbone``, or, of a method whose ``backbone`` is its teacher, the student.  They
-    carry a gradient, for objectives with layers of their own.
+    The network is ``backbone``, or the student if ``backbone`` is a teacher.  The features carry a
+    gradient, for objectives with layers of their own.
     """
     method, made = subject.build().eval(), list[Tensor]()
     students = students_of(method)
     require(bool(students), "the attribute `backbone` has no weights that are trained")
     for student in students:
-        student.forward = _keeping(student.forward, made)  # a call of `forward` too
+        student.forward = _keeping(student.forward, made)  # sees direct calls of `forward`, too
     features = embed(method, views_of(method)).features
     rows, given = features.detach().flatten(0, -2), torch.cat(made)
     lost = ((rows[:, None] - given).abs().amax(2).amin(1) > 1e-4).sum()
@@ -156,7 +156,7 @@ def _keeping(forward: Callable[..., Any], made: list[Tensor]) -> Callable[..., A
 
     def kept(*args: Any, **kwargs: Any) -> Any:
         given = forward(*args, **kwargs)
-        features = given[0] if isinstance(given, tuple) else given  # with those of patches
+        features = given[0] if isinstance(given, tuple) else given  # a tuple has those of patches
         made.append(features.detach().clone())
         return given
 
@@ -186,8 +186,8 @@ def check_embeds_views(subject: Subject) -> None:
 def check_embedding_and_pairing_change_nothing(subject: Subject) -> None:
     """``embed`` and ``pairs`` must change nothing but batch norm's statistics, and give the same again.
 
-    They are called for conditions and measurements too; ``enqueue`` and ``after_step`` come once in a step.
-    Pairs are of the embeddings that are given, whatever was embedded since.
+    Both are also called for conditions and measurements; ``enqueue`` and ``after_step`` come once in a
+    step.  Pairs must be of the given embeddings, whatever was embedded since.
     """
     method = subject.build().train()
     batch_norms = [m for m in method.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
@@ -221,7 +221,7 @@ def check_embedding_and_pairing_change_nothing(subject: Subject) -> None:
 def check_projects_as_it_embeds(subject: Subject) -> None:
     """``project(x)`` must give the directions of the projections, or of the keys, that ``embed`` gives.
 
-    A method with a predictor may project before it, as its keys are.
+    A method with a predictor may give what comes before the predictor, as its keys are.
     """
     method = subject.build().eval()
     views = views_of(method)
@@ -263,9 +263,9 @@ def _changes(compute: Callable[[], Tensor], weights: list[Tensor]) -> bool:
 def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
     """``after_step`` must move each frozen copy to its trained weight by ``1 - momentum`` of the way.
 
-    Without the trait ``momentum``, it must move it by at most three quarters: an encoder that moves faster
-    declares its momentum; and a teacher that never moves is in evaluation mode, whatever the method's.  In
-    the first step, it may move by all of its way.
+    Without the trait ``momentum``, it must move each copy by at most three quarters of the way: a method
+    whose copies move further must declare its momentum.  A teacher that never moves must be in evaluation
+    mode, whatever the method's mode.  In the first step, a copy must move, and may move all of its way.
     """
     if not has_momentum_encoder(subject):
         raise SkipTest(NO_MOMENTUM)
@@ -278,7 +278,7 @@ def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
     for each in (subject, *(with_parameter(subject, *parameter) for parameter in higher)):
         method = each.build().train()
         momentum, moves = trait(method, "momentum"), moved(method, LATE, 10**6)
-        # Some frozen weights may have no trained one, as fixed position embeddings.
+        # Some frozen weights, such as fixed position embeddings, are copies of no trained weight.
         moves = {n: x for n, x in moves.items() if n in copies or (x and momentum is not None)}
         least, most = 0.0, 0.75
         if momentum is None:
@@ -300,7 +300,7 @@ def check_a_momentum_encoder_moves_once_in_a_step(subject: Subject) -> None:
 
 
 LATE = 10**5 + 1
-"""A step after a momentum has risen to its value in the first ones, and before it rises to 1."""
+"""A step at which a momentum that rises in the first steps has its value, and has not yet risen to 1."""
 
 
 def with_parameter(subject: Subject, name: str, value: Any) -> Subject:
@@ -337,7 +337,7 @@ def keys_of(method: Any) -> dict[str, Tensor]:
 
 
 def copies_of_trained(method: Any) -> dict[str, Tensor]:
-    """By name, frozen weights that begin as those of a trained one; of equal numbers, none."""
+    """By name, frozen weights that begin equal to a trained weight, unless all their numbers are equal."""
     drawn = {name: p for name, p in method.named_parameters() if p.numel() > 1 and p.std() > 0}
     learned = [p for p in drawn.values() if p.requires_grad]
     frozen = {name: p for name, p in drawn.items() if not p.requires_grad}
@@ -346,7 +346,7 @@ def copies_of_trained(method: Any) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def moved(method: Any, step: int, total: int) -> dict[str, float]:
-    """By which part of its way each frozen weight moves in a step in which all trained ones grow by 1."""
+    """By name, how far each frozen weight moves in a step before which all trained weights grow by 1."""
     frozen = {
         name: (p, p.detach().clone())
         for name, p in method.named_parameters()
@@ -385,7 +385,7 @@ def check_evaluation_looks_at_each_image_alone(subject: Subject) -> None:
 
 
 def _of_images_alone(method: Any) -> list[Callable[[Tensor], Tensor]]:
-    """What each process calls by itself, of images."""
+    """The functions of images that each process calls by itself."""
     keys = [key] if (key := trait(method, "project_key")) else []
     return [method.encode, method.project, *keys]
 
@@ -393,7 +393,7 @@ def _of_images_alone(method: Any) -> list[Callable[[Tensor], Tensor]]:
 def check_own_keys_are_at_own_positions(subject: Subject) -> None:
     """The own key, index and condition of anchor sample i must be at position ``offset + i``.
 
-    Every anchor needs a key of another view.
+    At least one anchor view must have keys of another view.
     """
     method = subject.build().eval()
     drawn, order = torch.tensor(DRAWN), torch.tensor([1, 0, 2, 4, 3, 7, 5, 6])
@@ -417,7 +417,7 @@ def check_own_keys_are_at_own_positions(subject: Subject) -> None:
 def check_pairs_carry_what_is_known_of_samples(subject: Subject) -> None:
     """Pairs must carry all that is known of samples: features, extras, partners, and what may be missing.
 
-    Build new ones by ``dataclasses.replace(samples, ...)``, or hand them on as they are.
+    Build new samples by ``dataclasses.replace(samples, ...)``, or hand on the given ones.
     """
     method = subject.build().eval()
     with torch.no_grad():
@@ -439,7 +439,7 @@ def check_pairs_carry_what_is_known_of_samples(subject: Subject) -> None:
 def check_every_view_reaches_the_pairs(subject: Subject) -> None:
     """Every view that ``embed`` takes must be an anchor, or a key of another view's anchor.
 
-    This is asked of two views and of three; a method that takes two alone refuses more by a ValueError.
+    The law gives two views, and then three; a method that takes only two must refuse more by a ValueError.
     """
     for count, compared in views_compared(subject):
         reached = set[int]().union(*(anchor | key for anchor, key in compared.values()))
@@ -469,7 +469,7 @@ Sources: TypeAlias = set[int]
 def views_compared(
     subject: Subject,
 ) -> Iterator[tuple[int, dict[tuple[int, int], tuple[Sources, Sources]]]]:
-    """Numbers of views, and what is compared then; without a number that the method refuses."""
+    """For two and for three views, which views are compared; without a number that the method refuses."""
     for count in (VIEWS, VIEWS + 1):
         try:
             yield count, compared_views(subject.build().eval(), count)
@@ -480,7 +480,7 @@ def views_compared(
 
 @torch.no_grad()
 def compared_views(method: Any, count: int) -> dict[tuple[int, int], tuple[Sources, Sources]]:
-    """Of which views anchor and key are made, by their positions in ``cross()``: what changes with them.
+    """By position in ``cross()``, the views of which anchor and key are made: those that change them.
 
     The method is in evaluation mode, where no batch statistics mix views.
     """
@@ -494,7 +494,7 @@ def compared_views(method: Any, count: int) -> dict[tuple[int, int], tuple[Sourc
     pairs = pairs_of_views(views)
     of_anchors: list[Sources] = [set() for _ in pairs.anchors]
     of_keys: list[Sources] = [set() for _ in pairs.keys]
-    # Several other images, since a key may be the nearest of a queue, which some of them share.
+    # Several other images: keys may be the nearest of a queue, and two images may have the same.
     for number, seed in itertools.product(range(len(views)), (1, 2, 3)):
         changed = [*views]
         changed[number] = views_of(method, seed, count)[number]
@@ -552,7 +552,7 @@ def _calls(method: Any, views: list[Tensor] | None = None) -> dict[str, Callable
 
 def check_calls_leave_what_is_not_theirs(subject: Subject) -> None:
     """No call must change what it is given, seed a global generator, or switch torch's settings."""
-    torch.set_grad_enabled(True)  # as it was before an earlier call
+    torch.set_grad_enabled(True)  # an earlier law may have let a method switch it off
     method = subject.build().train()
     views = views_of(method)
     for name, call in _calls(method, views).items():
@@ -582,7 +582,7 @@ def check_calls_leave_what_is_not_theirs(subject: Subject) -> None:
 def check_gradient_reaches_every_weight(subject: Subject) -> None:
     """Every weight of backbone and heads must have a gradient, or be frozen as in a momentum encoder.
 
-    The anchors of every view must carry it, unless modalities have networks of their own.
+    The gradient of each anchor view must reach ``backbone``, unless modalities have networks of their own.
     """
     method = subject.build().train()
     pairs = pairs_of(method, views_of(method))
@@ -628,7 +628,7 @@ def check_keys_carry_no_gradient(subject: Subject) -> None:
 
 
 def has_queue(subject: Subject, method: Any) -> bool:
-    """Whether a method with these parameters counts as one with a queue."""
+    """Whether a method declares a queue for these parameters."""
     parameters = subject.choice.params
     return bool(trait(method, "read_conditions")) and bool(trait(method, "has_queue")(parameters))
 
@@ -637,7 +637,7 @@ def has_queue(subject: Subject, method: Any) -> bool:
 def check_what_is_enqueued_are_keys(subject: Subject) -> None:
     """``enqueue(pairs)`` must put keys of the pairs into the queue, each once, for the next pairs.
 
-    A method may read the queue itself, as for the nearest keys: then the keys of later pairs are others.
+    A method may read the queue itself, such as for the nearest keys: then the next pairs must change.
     """
     method, wrong = subject.build().eval(), list[str]()
     if not has_queue(subject, method):
@@ -647,7 +647,7 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
         )
         raise SkipTest("it has no queue, by its traits `read_conditions` and `has_queue`")
     for parameter in (name for name in subject.choice.params if "queue" in name):
-        with contextlib.suppress(Exception):  # 0 is no value of many
+        with contextlib.suppress(Exception):  # many parameters refuse 0
             without = with_parameter(subject, parameter, 0)
             other = without.build().eval()
             if pairs_of(other, views_of(other)).queue is None and has_queue(without, other):
@@ -660,7 +660,7 @@ def check_what_is_enqueued_are_keys(subject: Subject) -> None:
     if begun is not None:
         empty = begun.valid & ~begun.of_view(0).any(1)
         require(not empty.any(), f"{int(empty.sum())} entries that are valid from the start are 0")
-    for number in range(1, 11):  # until a queue of an example is full, and with its end in a batch
+    for number in range(1, 11):  # enough to fill an example's queue, which ends within a batch
         batch = pairs_of(method, [v[:UNEVEN] for v in views_of(method, number)], number * N)
         keys_of.append(batch.keys)
         enqueue(method, batch)
@@ -716,7 +716,7 @@ def check_reads_the_conditions_that_it_declares(subject: Subject) -> None:
     samples = samples_of(method, embedded)
 
     def pairs_with(condition: Mapping[str, Tensor]) -> Pairs:
-        with seeded():  # by a copy: should pairs change the method, another law says so
+        with seeded():  # of a copy: another law examines whether `pairs` changes the method
             alike = copy.deepcopy(method)
             pairs: Pairs = alike.pairs(embedded, replace(samples, condition=condition))
         return pairs
@@ -737,7 +737,7 @@ def check_reads_the_conditions_that_it_declares(subject: Subject) -> None:
             values = alone[name] if example else samples.condition[OF_TYPE[each]]
             changed = [values.roll(1, 0), values.flip(0), values[list(DRAWN)]]
             if values.is_floating_point() and not example:
-                # Some are far from each other, some near, for a method that has a bound for these.
+                # Values near each other and far from each other, for a method with a threshold.
                 changed += [values * scale for scale in (1e-3, 1e3)]
             first, *made = (pairs_with({**samples.condition, name: z}) for z in (values, *changed))
             shapes = {tuple(x.shape) for x in (first.positive, first.negative) if x is not None}
@@ -750,7 +750,7 @@ def check_reads_the_conditions_that_it_declares(subject: Subject) -> None:
 
 
 def _as_compared(x: Pairs, y: Pairs, but: Collection[str]) -> bool:
-    """Whether two pairs compare the same, by all that they hold but some conditions."""
+    """Whether two pairs are equal in all that is compared, except for some conditions."""
 
     def held(pairs: Pairs) -> dict[str, Any]:
         fields = ("anchors", "keys", "draws", "positive", "negative", "batch_candidates")
@@ -764,7 +764,7 @@ def _as_compared(x: Pairs, y: Pairs, but: Collection[str]) -> bool:
 
 
 def check_masks_the_views_that_it_says(subject: Subject) -> None:
-    """``masked_views`` must be the number of views of ``masking``, which draws from global generators.
+    """``masked_views`` must be the number of views of ``masking``, which must draw from global generators.
 
     A mask is ``(rows, columns)``, bool.
     """
@@ -812,7 +812,7 @@ def check_scores_masked_patches(subject: Subject) -> None:
     views[view] = views[view].clone()
     views[view][sample] += hidden * normal(*SHAPE, seed=7)
     others = method.embed(views, masks).patches
-    require_equal(others.student, patches.student, "the student's, once hidden pixels are others")
+    require_equal(others.student, patches.student, "the student's scores, with other hidden pixels")
     place = torch.arange(counts.numel()).repeat_interleave(counts.flatten())
     changed = (others.teacher - patches.teacher).abs().amax(1) > 0
     wanted = place == sample * counts.shape[1] + view
@@ -823,8 +823,8 @@ def check_scores_masked_patches(subject: Subject) -> None:
 def check_a_queue_keeps_the_conditions_of_its_keys(subject: Subject) -> None:
     """Each key in a queue must come with its sample's conditions, of every value type and shape.
 
-    Those of a partner are of its index and conditions.  When an epoch begins, ``read_conditions`` must read
-    those with a table again.
+    A partner's key comes with the partner's index and conditions.  When an epoch begins,
+    ``read_conditions`` must read again the conditions that have a table.
     """
     method, batches = subject.build().eval(), list[Pairs]()
     with torch.no_grad():
@@ -863,7 +863,7 @@ def _require_conditions(queue: Queue, pairs: Pairs, epoch: int) -> None:
         same = (pairs.keys - queue.of_view(0)[place]).abs().amax(-1) < 1e-5
         for view, sample in same.nonzero()[:1].tolist():
             if samples.partner is not None and pairs.key_views[view] == 0:
-                continue  # it is not of the partner
+                continue  # the key of the first view is not the partner's
             if queue.index is not None:
                 place_has, has = int(queue.index[place]), int(index[sample])
                 require(place_has == has, f"a key of the index {has} has the index {place_has}")
@@ -915,8 +915,8 @@ def check_only_buffers_are_enqueued(subject: Subject) -> None:
 def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
     """After ``load_state_dict`` in the middle of an epoch, steps must equal those of an unbroken run.
 
-    The state dict must hold queue, its conditions and momentum encoder; ``read_conditions`` is called
-    again before the next step.
+    The state dict must hold the queue, its conditions and the momentum encoder; ``read_conditions`` is
+    called again before the next step.
     """
     method, other = subject.build().train(), subject.build().train()
     for number in range(3):
@@ -937,8 +937,8 @@ def check_a_resumed_run_goes_on_as_it_would_have(subject: Subject) -> None:
 def check_goes_through_an_epoch(subject: Subject) -> None:
     """Ten steps of training must work, with finite losses and weights.
 
-    A step calls embed, pairs, enqueue and ``after_step(step, total)``, at last ``after_step(9, 10)``; and
-    ``after_step(0, 1)`` in a run of one step.
+    A step calls embed, pairs, enqueue and ``after_step(step, total)``; the last call is
+    ``after_step(9, 10)``, or ``after_step(0, 1)`` in a run of one step.
     """
     with torch.no_grad():
         subject.build().train().after_step(0, 1)
@@ -948,9 +948,7 @@ def check_goes_through_an_epoch(subject: Subject) -> None:
     numbers = [*method.parameters(), *method.buffers()]
     require(all(bool(x.isfinite().all()) for x in numbers), "some weights are not finite")
     grown = [name for name, p in method.named_parameters() if not p.is_leaf]
-    report = (
-        f"the steps hold the graphs of all before in {', '.join(grown)}: move it without gradient"
-    )
+    report = f"{', '.join(grown)} holds the graphs of all earlier steps: move it without gradient"
     require(not grown, report)
 
 

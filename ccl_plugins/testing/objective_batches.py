@@ -88,7 +88,7 @@ _normal = functools.partial(normal, dtype=torch.float64)
 
 
 def projections(objective: Any, views: Tensor) -> Tensor:
-    """Embeddings as the objective reads them."""
+    """Embeddings as the objective reads them: normalized, or raw."""
     return normalize(views, dim=-1) if objective.embedding == "sphere" else views
 
 
@@ -175,9 +175,8 @@ def call(objective: Any, batch: RawBatch) -> Tensor:
         more["index"] = batch.index
     if trait(objective, "reads_features"):
         more["features"] = tuple(batch.views)
-    with torch.autocast(
-        batch.views.device.type, enabled=False
-    ):  # it takes one half precision alone
+    # Under autocast, torch.stack refuses half precision of another type than autocast's.
+    with torch.autocast(batch.views.device.type, enabled=False):
         patches = patches_of(objective, batch.views)
     if patches is not None:
         more["patches"] = patches

@@ -57,7 +57,7 @@ from ccl_plugins.testing.objective_batches import (
 from ccl_plugins.testing.subject import Subject
 
 require_exact = functools.partial(require_equal, rtol=1e-9, atol=1e-12)
-"""With the tolerances for rounding in float64."""
+"""`require_equal` with tolerances for rounding in float64."""
 
 
 def observe(subject: Subject, objective: Any) -> Any:
@@ -93,7 +93,7 @@ def _training_step(objective: Any, batch: RawBatch, step: int, total: int) -> Te
 
 
 def _begin(objective: Any, batch: RawBatch) -> None:
-    """A first step: what it learns of samples is then there, and numbers that begin with 0 have grown."""
+    """Take a first step, in which an objective may learn of samples, and numbers that begin at 0 grow."""
     _training_step(objective, batch, 0, 2)
     trait(objective, "progress")(1, 2)
 
@@ -135,8 +135,8 @@ def check_declares_what_it_reads(subject: Subject) -> None:
 def check_terms_average_to_the_loss(subject: Subject) -> None:
     """``loss(pairs)`` must be the weighted mean of ``terms(pairs)``.
 
-    These are finite values, also where the weight is 0, and weights of 0 or more, both of one shape
-    (rows, n) with a column per anchor.
+    ``terms`` gives values, which are finite even where the weight is 0, and weights of 0 or more.  Both
+    have the same shape (rows, n), with a column for each anchor.
     """
     objective, batch = prepared(subject)
     with seeded():
@@ -152,7 +152,7 @@ def check_terms_average_to_the_loss(subject: Subject) -> None:
         few, _ = prepared(subject)
         with contextlib.suppress(ValueError), seeded():  # it refuses so few samples
             of_few, weighed = own_terms(few, pairs_of(few, batch.rows(torch.tensor(rows))))
-            report = f"of {len(rows)} samples, some without another of their class"
+            report = f"for {len(rows)} samples, some without another of their class"
             finite = bool(of_few[weighed == 0].isfinite().all())
             require(finite, f"{report}, values {of_few}, weights {weighed}")
     total = weights.sum().clamp_min(torch.finfo(weights.dtype).tiny)  # 0 if no anchor counts
@@ -160,13 +160,13 @@ def check_terms_average_to_the_loss(subject: Subject) -> None:
 
 
 COPIES = (2, 3)
-"""How many copies of a batch of 6 are compared with the batch: samples of which the tables have rows."""
+"""How many copies of a batch of 6 samples are compared with it; the tables have rows for all copies."""
 
 
 def check_is_a_mean_over_anchors(subject: Subject) -> None:
     """The loss must be a mean over anchors, not a sum: copies of a batch must not multiply its gradient.
 
-    Where the loss reads masks of positives and negatives, each copy is compared with itself alone.  Else
+    If the loss reads masks of positives and negatives, each copy is compared with itself alone.  Otherwise,
     copies are compared with each other too, and then with copies that are far away.
     """
     objective, batch = prepared(subject, n=6)
@@ -175,7 +175,7 @@ def check_is_a_mean_over_anchors(subject: Subject) -> None:
     masked = _powers_of_copies(subject, batch, masked=True)
     powers = _powers_of_copies(subject, batch)
     if masked is not None and masked != powers:
-        # A mean has 0, or up to 0.2 if it solves for all samples or learns; a sum has 1 more.
+        # The power is 0 for a mean, or up to 0.2 if it solves for all samples or learns; 1 more for a sum.
         require(max(masked) < 0.5, _times(masked))
         if min(masked) > -0.5:
             return
@@ -185,7 +185,7 @@ def check_is_a_mean_over_anchors(subject: Subject) -> None:
     number_alone = all(abs(each - power) < 0.01 for each in powers)
     if number_alone and power == 0:
         return
-    # A term that is a sum over the other samples, as that of SigLIP, grows with near ones alone.
+    # A term that is a sum over the other samples, such as SigLIP's, grows only with near copies.
     far = _powers_of_copies(subject, _in_a_cone(batch), opposite=True)
     if far is not None and number_alone:
         require(power * far[0] < 0.5, _times(powers))
@@ -210,7 +210,7 @@ def _powers_of_copies(
         subject: The objective.
         batch: A batch, with its conditions.
         masked: Whether each copy has positives and negatives of its own alone.
-        opposite: Whether there are two, one with the opposites of the embeddings.
+        opposite: Whether there are two copies, one of which has the opposite embeddings.
     """
     norms, n = list[float](), batch.views.shape[1]
     numbers = COPIES[:1] if opposite else COPIES
@@ -225,7 +225,7 @@ def _powers_of_copies(
             loss = functools.partial(_loss_of_parts, copies if masked else None)
             _, gradient = value_and_gradient(loss, objective, many)
             norms.append(sum(float(each.norm()) for each in gradient.split(n, 1)))
-    except (ValueError, RuntimeError):  # it refuses masks, or their shapes do, or so many samples
+    except (ValueError, RuntimeError):  # it refuses masks, or their shapes, or so many samples
         return None
     if not all(0 < norm < math.inf for norm in norms):
         return None
@@ -261,7 +261,7 @@ def check_gradient_reaches_every_view(subject: Subject) -> None:
         require(value.ndim == 0 and bool(value.isfinite()), report)
         norms = gradient.flatten(1).norm(dim=1)
         if trait(objective, "reads_features") and not bool((norms > 1e-9).all()):
-            # Embeddings that are the features may be what is wanted: then with those of others.
+            # The loss may be least for embeddings equal to the features: give features of others.
             _, gradient = value_and_gradient(_with_features_of_others, objective, batch)
             norms = gradient.flatten(1).norm(dim=1)
         require(
@@ -294,8 +294,8 @@ def check_gradient_is_that_of_the_value(subject: Subject) -> None:
 def check_order_of_samples_does_not_matter(subject: Subject) -> None:
     """A permutation of the samples must permute the gradients and leave the loss as it is.
 
-    After a step too: keep what you know of samples by ``pairs.samples.index``.  Nor does the order of a
-    queue's places matter, each with its key, index and conditions.
+    This must hold after a step, too: store what is known of samples by ``pairs.samples.index``.  Nor may
+    the order of the places in a queue matter, if each keeps its key, index and conditions.
     """
     objective, batch = prepared(subject)
     order = torch.randperm(batch.views.shape[1], generator=torch.Generator().manual_seed(1))
@@ -313,9 +313,10 @@ def check_order_of_samples_does_not_matter(subject: Subject) -> None:
 
 
 def check_loss_changes_nothing(subject: Subject) -> None:
-    """``loss(pairs)`` must change neither its input nor state, which changes in ``after_step``.
+    """``loss(pairs)`` must change neither the pairs nor the objective's state.
 
-    It keeps nothing of the pairs, and leaves ``pairs.sim(i, j)``, which others read, as it is.
+    Change state in ``after_step``.  The loss must keep nothing of the pairs, and must not change the result
+    of ``pairs.sim(i, j)``, which others read.
     """
     objective, batch = prepared(subject)
     for pairs in (pairs_of(objective, batch), _queued(objective)):
@@ -328,7 +329,7 @@ def check_loss_changes_nothing(subject: Subject) -> None:
     other = replace(batch.rows(torch.arange(n).flip(0)), index=batch.index)
     pairs = pairs_of(used, other)
     for each in (replace(pairs, negative=torch.eye(n, dtype=torch.bool).roll(1, 1)), pairs):
-        with contextlib.suppress(ValueError, RuntimeError):  # it refuses masks, or their shapes do
+        with contextlib.suppress(ValueError, RuntimeError):  # it refuses masks, or their shapes
             _loss(used, each)
     require_exact(value_and_gradient(loss_of, used, batch), expected, "after that of other samples")
 
@@ -346,8 +347,8 @@ def _state(objective: Any, pairs: Pairs) -> dict[str, Any]:
 def check_goes_through_a_step(subject: Subject) -> None:
     """Optional ``progress(step, total)`` and ``after_step()`` must work before and after the loss.
 
-    Steps have a backward pass: what is kept is detached.  Of several batches in a step, all are preceded by
-    ``progress`` with its number, which counts no calls.
+    Each step has a backward pass, so detach what you keep.  If a step has several batches, ``progress`` is
+    called before each of them with the step's number: it must not count its calls.
     """
     for total in (1, 2):
         objective, batch = prepared(subject)
@@ -393,7 +394,8 @@ def check_is_called_on_embeddings(subject: Subject) -> None:
 def check_half_precision_is_computed_in_float32(subject: Subject) -> None:
     """Under autocast, embeddings in half precision must give the float32 loss of the same numbers.
 
-    In half precision, exponentials of similarities overflow.  Autocast may be to another type than theirs.
+    In half precision, exponentials of similarities overflow.  Autocast may be to another half precision
+    than that of the embeddings.
     """
     objective, batch = prepared(subject, dtype=torch.float32)
     if batch.extras:
@@ -449,7 +451,7 @@ def _prepared_alone(subject: Subject) -> Any:
 def check_compiles_without_graph_breaks(subject: Subject) -> None:
     """``loss(pairs)`` must compile to one graph, once for all steps; or ``compiles`` is False.
 
-    It has no branch and no ``.item()``, and numbers that change from step to step are tensors.
+    Use no branch on values and no ``.item()``; numbers that change from step to step must be tensors.
     """
     objective, batch = prepared(subject)
     if not trait(objective, "compiles"):
@@ -550,7 +552,7 @@ def check_samples_without_a_value_are_left_out(subject: Subject) -> None:
 def check_reads_a_queue_if_it_says_so(subject: Subject) -> None:
     """Other keys in a queue must change the loss, unless an attribute ``reads_queue = False`` denies it.
 
-    A loss that compares the samples of a batch alone, as one of another library, has this attribute.
+    A loss that compares only the samples of a batch, such as one of another library, has this attribute.
     """
     objective, _ = prepared(subject)
     pairs = _queued(objective, 4, filled=6)
@@ -569,7 +571,7 @@ def _queue_loss(filled: int, rest: float, objective: Any, batch: RawBatch) -> Te
 def check_reads_the_conditions_it_declares(subject: Subject) -> None:
     """Other values of a condition that it declares must change the loss or a gradient.
 
-    With ``hierarchies``, those of each level of its class ids.
+    With ``hierarchies``, this must hold for the values of each level of class ids.
     """
     objective, batch = prepared(subject)
     if not batch.condition:
@@ -655,7 +657,7 @@ def check_reads_the_conditions_of_a_queue(subject: Subject) -> None:
 
 
 def _reads_conditions_of_others(objective: Any, batch: RawBatch) -> bool:
-    """Whether the first anchor's terms are others with other values of the other samples."""
+    """Whether the first anchor's terms change with the values of the other samples."""
     given = _with_shared_values(objective, batch)
     others = [
         torch.cat([torch.zeros(1, dtype=torch.long), 1 + order])
@@ -671,12 +673,12 @@ def _reads_conditions_of_others(objective: Any, batch: RawBatch) -> bool:
 
 
 def _with_shared_values(objective: Any, batch: RawBatch) -> RawBatch:
-    """The batch with three values of each condition but numbers, in another order for each."""
+    """The batch with three values of each condition, in another order for each; float values stay."""
     if hasattr(objective, "EXAMPLE_CONDITION"):
         return batch
     row, given = torch.arange(batch.views.shape[1]), {}
     for i, (name, z) in enumerate(conditions(objective, 27).items()):
-        if not z.is_floating_point():  # of which no two are equal
+        if not z.is_floating_point():  # no two float values are equal
             given[name] = z[row // 2**i % 3 * 13]
     return replace(batch, condition={**batch.condition, **given})
 
@@ -700,8 +702,8 @@ _loss = torch.no_grad()(loss_of_pairs)
 def check_takes_the_negatives_that_it_is_given(subject: Subject) -> None:
     """A mask of negatives, ``exclude`` and draws must change the loss, or be refused.
 
-    Read the negatives of ``pairs``: other keys must not reach a term that reads no condition.  A loss that
-    reads no queue may have none.
+    Read the negatives of ``pairs``: other keys must not reach a term that reads no condition.  A loss with
+    ``reads_queue = False`` need not have negatives.
     """
     objective, batch = prepared(subject, n=6)
     if not trait(objective, "reads_queue"):
@@ -717,7 +719,7 @@ def check_takes_the_negatives_that_it_is_given(subject: Subject) -> None:
         try:
             changed = _differ(_loss(objective, other), before)
         except (ValueError, RuntimeError):
-            continue  # it refuses them, or their shapes do
+            continue  # it refuses them, or their shapes
         require(changed, f"with pairs.{name} the loss is the same")
         for term in [] if objective.conditions else _terms_of_one_anchor(objective, other):
             reached = bool((term.by_keys[:, -1] > 0).any())
@@ -740,7 +742,7 @@ def check_memory_grows_with_the_square_of_the_batch(subject: Subject) -> None:
 
 
 class _Largest(TorchDispatchMode):
-    """Notes the most numbers of a tensor that an operation returns."""
+    """Notes how many numbers the largest tensor has that an operation returns."""
 
     numbers = 0
 
@@ -757,7 +759,7 @@ class _Largest(TorchDispatchMode):
 def check_keeps_the_type_and_device_of_embeddings(subject: Subject) -> None:
     """The loss of float32 embeddings must be float32, on any device, without a value read on the host.
 
-    This runs on the device ``meta``, where a constant made on the CPU and a value that is read are errors.
+    This runs on the device ``meta``, where a constant on the CPU is an error, and so is reading a value.
     """
     objective, batch = prepared(subject, dtype=torch.float32)
     dtype = loss_of(objective, batch).dtype
@@ -784,8 +786,8 @@ def check_keeps_the_type_and_device_of_embeddings(subject: Subject) -> None:
 def check_compares_within_views_as_it_says(subject: Subject) -> None:
     """Keys of the anchor's own view must count if ``within_view`` says so, but the anchor itself never.
 
-    Each term that depends on one anchor alone is looked at, beside keys with a gradient of their own.  Keys
-    of the anchor's image in a queue must not reach it either.
+    The law examines each term that depends on one anchor alone, with keys that have a gradient of their
+    own.  Keys of the anchor's image in a queue must not reach the term either.
     """
     objective, _ = prepared(subject, n=6)
     batch = raw_batch(objective, n=6, views=max(objective.min_views, 2))
@@ -832,7 +834,7 @@ def _terms_of_one_anchor(objective: Any, pairs: Pairs) -> list[_Term]:
     found = []
     for number in values[:, 0]:
         by_anchors, by_keys, by_queue = (_gradient(number, x) for x in (anchors, keys, earlier))
-        # Else a statistic of the batch, or a term without keys.
+        # Other terms are statistics of the batch, or read no keys.
         if int((by_anchors.norm(dim=-1) > 0).sum()) == 1 and bool((by_keys != 0).any()):
             view = int(by_anchors[:, 0].norm(dim=-1).argmax())
             rise = 0.0 if queue is None else float(by_queue[0] @ anchors.detach()[view, 0])
@@ -852,7 +854,7 @@ def _gradient(number: Tensor, by: Tensor) -> Tensor:
 def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
     """With ``reads_features`` or ``reads_patches``, other features or patches must change the loss.
 
-    Other projections must then change it if ``reads_projections`` says so.
+    Then other projections must change the loss exactly if ``reads_projections`` says so.
     """
     objective, batch = prepared(subject)
     pairs = pairs_of(objective, batch)
@@ -877,7 +879,7 @@ def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
     read = reads_projections(objective)
     if read or trait(objective, "reads_projections") is not None:
         report = f"reads_projections is {read}, and with other projections the loss"
-        require(changes == read, f"{report} {'is another' if changes else 'is the same'}")
+        require(changes == read, f"{report} {'changes' if changes else 'is the same'}")
 
 
 def check_learns_what_it_registers(subject: Subject) -> None:
@@ -930,13 +932,13 @@ SHARED = {
 }
 """Two values of each parameter that means the same in every objective."""
 VIEWS = ("symmetric", "within_view")
-"""Those that say which views are compared."""
+"""The shared parameters that say which views are compared."""
 
 
 def check_reads_the_parameters_that_it_takes(subject: Subject) -> None:
-    """Another ``kernel``, ``temperature``, ``symmetric`` or ``within_view`` must give another loss.
+    """Another ``kernel``, ``temperature``, ``symmetric`` or ``within_view`` must change loss or gradients.
 
-    Or its gradient.  With another ``on`` it reads the condition of that name.
+    With another ``on``, the objective must read the condition of that name.
     """
     built, taken, looked = subject.build(), _parameters(subject), False
     for name, values in SHARED.items():
@@ -990,7 +992,7 @@ def check_follows_a_schedule_of_each_number(subject: Subject) -> None:
             try:
                 changing = _with_parameter(subject, name, given)
                 fixed = _with_parameter(subject, name, expected)
-            except SkipTest:  # it takes no table, or another number
+            except SkipTest:  # it takes no table, or not this number
                 continue
             looked, losses = True, []
             for each in (changing, fixed):
@@ -1031,9 +1033,9 @@ def check_forgets_what_it_says(subject: Subject) -> None:
         for order in _orders(len(z), 5)
     ]
     report = (
-        f"{' and '.join(said)} is True; the loss of embeddings that are the condition is {tells}"
+        f"{' and '.join(said)} is True; the loss of embeddings that tell the condition is {tells}"
     )
-    require(bool(tells > max(others)), f"{report}, and of the same in other orders {others}")
+    require(bool(tells > max(others)), f"{report}, and with the samples in other orders {others}")
 
 
 def _parameters(subject: Subject) -> dict[str, Any]:
@@ -1056,6 +1058,6 @@ def _with_parameter(subject: Subject, name: str, value: Any) -> Subject:
 
 
 def check_seeds_no_global_generator(subject: Subject) -> None:
-    """It must not seed Python's, numpy's or torch's global generator, from which others draw next."""
+    """It must not seed Python's, numpy's or torch's global generator, from which other code draws next."""
     objective, batch = prepared(subject)
     require_no_seeding(lambda: objective.loss(pairs_of(objective, batch)))

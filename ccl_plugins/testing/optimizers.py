@@ -27,7 +27,7 @@ def network() -> nn.Linear:
 
 
 def groups(made: nn.Linear) -> list[dict[str, Any]]:
-    """Its parameters as training gives them."""
+    """The layer's parameters in groups, as training gives them."""
     return [
         {"name": "decay", "params": [made.weight], "lr": 0.02},
         {"name": "no_decay", "params": [made.bias], "lr": 0.01, "weight_decay": 0.0},
@@ -139,15 +139,15 @@ def check_each_group_steps_at_its_own_rate(subject: Subject) -> None:
         report = (
             f"with a thousandth of the rate of {name!r} the sizes {whole} of steps became {now}"
         )
-        # A step is proportional to its rate, or not above a multiple of it where a norm limits it, as LARC.
+        # A step is proportional to its rate, or at most a multiple of the rate, as in LARC.
         require(now[lowered] <= whole[lowered] / 2, report)
         require(math.isclose(now[other], whole[other], rel_tol=1e-3), report)
 
 
 def check_a_step_takes_a_closure(subject: Subject) -> None:
-    """``step(closure)`` must call the closure with gradients enabled, step on these, and return its loss.
+    """``step(closure)`` must call the closure with gradients enabled, step by these, and return its loss.
 
-    Lightning computes the gradients in it.
+    Lightning computes the gradients in the closure.
     """
     expected_of, made = network(), network()
     expected = take_steps(expected_of, subject.build()(groups(expected_of)), range(1))
@@ -184,7 +184,7 @@ def check_what_does_not_decay_stays(subject: Subject) -> None:
 def check_a_parameter_without_gradient_stays(subject: Subject) -> None:
     """A step must leave a parameter whose gradient is None as it is, and change the others.
 
-    So must a second step, which finds what the first one kept.
+    The same holds for a second step, which finds the state that the first step kept.
     """
     made = several()
     optimizer = subject.build()([{"name": "decay", "params": made, "lr": 0.02}])
@@ -221,7 +221,7 @@ def check_steps_parameters_of_any_shape(subject: Subject) -> None:
 
 
 def check_decays_by_its_option(subject: Subject) -> None:
-    """The constructor's `weight_decay` must count for a group that has none of its own."""
+    """The constructor's ``weight_decay`` must apply to a group that has none of its own."""
     weights = []
     for decay in (0.001, 0.5):
         params = {**subject.choice.params, "weight_decay": decay}

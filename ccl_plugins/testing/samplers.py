@@ -44,7 +44,7 @@ EPOCHS = 128
 """Epochs of the seed 0 among which those of other seeds are looked for."""
 
 SEEDS = (1, 2, 10, 16, 100, 1000, 20_261_128)
-"""Other seeds: neighbors, those that a factor or a mask makes alike, and a date."""
+"""Other seeds: neighbors of 0, seeds that a factor or a bit mask makes equal to it, and a date."""
 
 READ = ("condition", "split")
 """What a sampler may read of the data set."""
@@ -75,9 +75,9 @@ def _supplied(subject: Subject, of_sizes: tuple[int, int] | None = None) -> dict
 
 
 def _of_sizes(subject: Subject) -> Iterator[tuple[str, Any, int, int]]:
-    """The sampler of its sizes, of one that batches divide, and of other batches; it may refuse those.
+    """The sampler with its sizes, with a size that batches divide, and with larger batches.
 
-    Classes are equally large in each.
+    It may refuse the last two.  Classes are equally large in each.
     """
     size, batch_size = sizes(subject.target)
     yield f"with {given(subject)}", subject.build(), size, batch_size
@@ -91,7 +91,7 @@ def _of_sizes(subject: Subject) -> Iterator[tuple[str, Any, int, int]]:
 
 
 def _read(subject: Subject, names: Sequence[str] = READ) -> dict[str, Any]:
-    """What it reads of the data set, as it is given that."""
+    """What the sampler reads of the data set, as a pipeline supplies it."""
     supplied = _supplied(subject)
     read = {name: supplied[name] for name in names if name in subject.choice.supplied}
     if not read:
@@ -108,7 +108,7 @@ def _shuffled(size: int) -> Tensor:
 
 
 def _rare(given: Any) -> Tensor:
-    """Rows of which one has a class, a twelfth another, and all others a third."""
+    """Rows of three classes: one has a single row, another a twelfth of the rows, and a third the rest."""
     values = given.metadata["label"] if isinstance(given, Split) else given
     kinds, ids = values.unique(dim=0, return_inverse=True)
     if len(kinds) < 2 or bool((values != values.round()).any()):
@@ -121,7 +121,7 @@ def _rare(given: Any) -> Tensor:
 
 
 def _of_rare(subject: Subject, names: Sequence[str] = READ) -> tuple[Any, bool]:
-    """The sampler where a value is rare, unless it refuses that, and whether it warns."""
+    """The sampler where a value is rare, unless it refuses rare values, and whether it warns."""
     read = {name: _rows(given, _rare(given)) for name, given in _read(subject, names).items()}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -199,7 +199,7 @@ def check_an_epoch_is_a_function_of_its_number(subject: Subject) -> None:
 
 
 def check_seeds_no_global_generator(subject: Subject) -> None:
-    """It must not seed Python's, numpy's or torch's global generator, from which others draw next.
+    """It must not seed Python's, numpy's or torch's global generator, from which other code draws next.
 
     To draw the same numbers each time, seed a generator of its own.
     """
@@ -208,7 +208,7 @@ def check_seeds_no_global_generator(subject: Subject) -> None:
 
 
 def check_changes_nothing_that_it_is_given(subject: Subject) -> None:
-    """It must leave the values that it reads as they are: objectives and evaluators read the same."""
+    """It must leave the values that it reads as they are: objectives and evaluators read them too."""
     read = _read(subject)
     held = [getattr(given, "metadata", given) for given in read.values()]
     with require_unchanged(lambda: held, " and ".join(read)):
@@ -228,24 +228,24 @@ def check_start_skips_what_came_before(subject: Subject) -> None:
 def check_epochs_and_seeds_differ(subject: Subject) -> None:
     """Another epoch or another seed must give another order, and so must both together.
 
-    The sum of seed and epoch does not do for a generator: epoch 1 of the seed 0 would be epoch 0 of the
+    Do not seed a generator with the sum of seed and epoch: epoch 1 of the seed 0 would be epoch 0 of the
     seed 1, and runs with several seeds would share most of their epochs.
     """
     sampler = subject.build(seed=0)
     of_zero = [epoch(sampler, number) for number in range(EPOCHS)]
     other = epoch(subject.build(seed=1), 0)
-    require(not all_equal(of_zero[0], of_zero[1]), "the epochs 0 and 1 give the same")
-    require(not all_equal(of_zero[0], other), "the seeds 0 and 1 give the same")
+    require(not all_equal(of_zero[0], of_zero[1]), "the epochs 0 and 1 have equal batches")
+    require(not all_equal(of_zero[0], other), "the seeds 0 and 1 give equal batches")
     require(not all_equal(of_zero[1], other), "epoch 1 of the seed 0 is epoch 0 of the seed 1")
     again = _place(of_zero[:3], of_zero[1:])
-    require(again < 0, f"the epochs from {again + 1} on are those from 0 on")
+    require(again < 0, f"the epochs from {again + 1} on equal those from 0 on")
     for seed in SEEDS:
         theirs = subject.build(seed=seed)
         for number in (0, 1):
             three = [epoch(theirs, number + i) for i in range(3)]
             place = _place(three, of_zero)
             report = (
-                f"the epochs from {place} on of the seed 0 are those from {number} on of {seed}"
+                f"the epochs from {place} on of the seed 0 equal those from {number} on of {seed}"
             )
             require(place < 0, report)
 
@@ -261,7 +261,7 @@ def _place(three: Sequence[Batches], epochs: Sequence[Batches]) -> int:
 def check_is_the_same_in_another_process(subject: Subject) -> None:
     """An epoch must be the same in every process: each rank of a run draws it, and so does a resumed run.
 
-    ``hash()`` of a string and the order of a set of strings are others in each process.
+    ``hash()`` of a string and the order of a set of strings differ between processes.
     """
     require_same_in_another_process(_epoch_of, subject.choice, _supplied(subject))
 
@@ -272,7 +272,7 @@ def _epoch_of(choice: engine.Choice, supplied: dict[str, Any]) -> Batches:
 
 
 def check_every_rank_draws_the_whole_batches(subject: Subject) -> None:
-    """Every rank must draw the same batches, of all ranks together: a run gives each rank its part."""
+    """Every rank must draw the same batches, for all ranks together: a run gives each rank its part."""
     require_same_on_two_ranks(
         _epoch_of_rank, subject.choice, _supplied(subject), rtol=0.0, atol=0.0
     )
@@ -280,7 +280,7 @@ def check_every_rank_draws_the_whole_batches(subject: Subject) -> None:
 
 def _epoch_of_rank(choice: engine.Choice, supplied: dict[str, Any]) -> Batches:
     ranked = {}
-    if distributed.is_initialized():  # as torchrun says it
+    if distributed.is_initialized():  # as torchrun sets them
         rank = str(distributed.get_rank())
         ranked = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": str(distributed.get_world_size())}
     with mock.patch.dict(os.environ, ranked):
@@ -328,7 +328,7 @@ def check_what_it_reads_changes_what_it_draws(subject: Subject) -> None:
     for name, given in _read(subject).items():
         other = {name: _rows(given, _shuffled(len(given)))}
         same = all_equal(batches, epoch(subject.build(**other), 0))
-        # It may read how many samples have a value alone, which is the same for each of the kit's.
+        # It may read only how many samples have each value, and the kit's values are equally frequent.
         with contextlib.suppress(SkipTest):
             same = same and all_equal(batches, epoch(_of_rare(subject)[0], 0))
         require(not same, f"the {name} with its rows in another order gives the same batches")
@@ -351,9 +351,9 @@ def check_an_epoch_visits_every_sample_once(subject: Subject) -> None:
 def check_in_time_every_sample_comes(subject: Subject) -> None:
     """In 100 epochs every sample must be drawn, as an anchor or a partner, also one of a rare value.
 
-    One that draws with replacement, or leaves out what fills no last batch, leaves out others in each
-    epoch.  A sampler that leaves out samples on purpose breaks this, and says why; where values are rare,
-    it may warn of what it leaves out.
+    A sampler that draws with replacement, or drops a last batch that is not full, must leave out different
+    samples in each epoch.  A sampler that leaves out samples on purpose breaks this, and says why; where
+    values are rare, it may warn of what it leaves out.
     """
     _require_all(subject, subject.build(), f"with {given(subject)}")
     with contextlib.suppress(SkipTest):

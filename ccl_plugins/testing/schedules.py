@@ -19,11 +19,11 @@ LENGTHS = (
     Length(4, 5, 1, max_steps=7),
     Length(1, 1),
     Length(6, 1, 2),
-    Length(2, 5, 2),  # the warm-up is all of it
+    Length(2, 5, 2),  # the warm-up takes the whole run
 )
 
 LONG = Length(40, 5, 4)
-"""A run whose warm-up is a tenth: what rises without one, as one-cycle, does not fall again within it."""
+"""A run whose warm-up is a tenth: a schedule that rises by itself, such as one-cycle, still rises there."""
 
 
 def factors(schedule: Any, length: Length) -> list[Any]:
@@ -32,19 +32,19 @@ def factors(schedule: Any, length: Length) -> list[Any]:
 
 
 def observe(subject: Subject, schedule: Any) -> Any:
-    """Its factors in runs of several lengths."""
+    """The schedule's factors in runs of several lengths."""
     return [factors(schedule, length) for length in LENGTHS]
 
 
 LARGEST = 50
-"""A factor above it is a percentage, or grows without an end."""
+"""The largest legal factor: a larger one is a percentage, or grows without end."""
 
 
 def check_factors_are_numbers(subject: Subject) -> None:
     """A factor must be a number from 0 to 50, not a percentage, and not 0 throughout a run.
 
-    A one-cycle that begins at its option's rate rises to 25 times that.
-    Training asks for the factor after the last step, too: any number does, for no step is taken with it.
+    A one-cycle that begins at its option's rate rises to 25 times this rate.
+    Training asks for the factor after the last step, too: any number will do, since no step uses it.
     The warm-up may take the whole run.
     """
     schedule = subject.build()
@@ -75,7 +75,8 @@ def check_a_factor_is_a_function_of_its_step(subject: Subject) -> None:
 def check_the_warm_up_rises(subject: Subject) -> None:
     """In the warm-up the factor must rise from its first value until the warm-up's last step.
 
-    What falls in it all the same, as a cosine over the whole run, is divided by the factors without one.
+    A schedule that falls by itself, such as a cosine over the whole run, is divided by its factors without
+    a warm-up.
     """
     schedule = subject.build()
     steps = range(LONG.warmup_steps)
@@ -89,8 +90,8 @@ def check_the_warm_up_rises(subject: Subject) -> None:
 def _rises(numbers: list[float]) -> bool:
     """Whether numbers never fall, and are higher at the end of each epoch of the warm-up than before.
 
-    A rise in steps of an epoch is flat within each; one of 4 steps, or of 2 epochs, in place of 4 epochs is
-    over too soon.
+    A factor that rises once in an epoch is flat within each epoch. A rise over 4 steps or 2 epochs, in
+    place of 4 epochs, ends too soon.
     """
     # Factors are products of a few numbers near 1: rounding is below 1e-12, a rise in 10 steps above 1e-3.
     falls = any(later < number - 1e-9 for number, later in pairwise(numbers))

@@ -18,7 +18,7 @@ Example: TypeAlias = Mapping[str, Any] | Callable[[Path], Mapping[str, Any]]
 """Parameters, or a function that writes files into an empty folder and returns the parameters."""
 
 Variants: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""Parameters beside those of an example, and an ``EXAMPLE_CONDITION`` of their own, by a name."""
+"""By variant, parameters beside those of an example, and perhaps an ``EXAMPLE_CONDITION``."""
 
 CONDITION = "EXAMPLE_CONDITION"
 """The class attribute, and the entry of a variant, that has condition values."""
@@ -28,8 +28,8 @@ CONDITION = "EXAMPLE_CONDITION"
 class Subject:
     """A component, built with the parameters in its class attribute ``EXAMPLE``.
 
-    That of a class that reads files is a static method: it writes them into the empty folder that it is
-    given, and returns the parameters.
+    The ``EXAMPLE`` of a class that reads files is a static method: it writes them into the empty folder
+    that it gets, and returns the parameters.
 
     Args:
         spec: The component.
@@ -96,7 +96,7 @@ class Subject:
         return sorted(path for path in found if path.is_file())
 
     def chosen_as(self, choice: engine.Choice) -> Subject:
-        """The component with other parameters, and the same condition values; it can be sent."""
+        """The component with other parameters and the same condition values; processes can be sent it."""
         return Subject(self.spec, chosen=choice, condition_values=self.condition_values)
 
     def with_files(self) -> Subject:
@@ -104,7 +104,7 @@ class Subject:
         return Subject(self.spec, example=self.example, variant_params=self.variant_params)
 
     def with_other_numbers(self) -> dict[str, Subject]:
-        """The component with one number changed, by ``"k=4"``, for each of three numbers that it takes."""
+        """By change, such as ``"k=4"``, the component with one number changed, for up to three numbers."""
         found = dict[str, Subject]()
         for name, value in self.choice.params.items():
             if type(value) not in (int, float) or len(found) == 3:

@@ -50,7 +50,7 @@ class Check:
 
     @property
     def name(self) -> str:
-        """``"is_symmetric"``, say."""
+        """The law's name, such as ``"is_symmetric"``."""
         return self.law.__name__.removeprefix("check_")
 
     @property
@@ -64,7 +64,7 @@ class Check:
         return f"{self.component}-{self.name}"
 
     def _names_the_file_of(self, error: FileNotFoundError) -> bool:
-        """Whether the component's EXAMPLE, or a default, names the missing file; no other may be."""
+        """Whether the component's EXAMPLE, or a default, names the missing file."""
         if not isinstance(self.subject, Subject) or self.subject.example is not None:
             return False
         example = getattr(self.subject.target, "EXAMPLE", {})
@@ -147,9 +147,9 @@ def checks(
             that reads files, give a function that writes them into an empty folder and returns the
             parameters.
         variants: Further parameters with which a component must keep the laws too, by component and a
-            name of yours, as ``{"kernel/ring": {"wide": {"radius": 9}}}``. They stand beside those of the
-            example, or in their place; their checks are those of ``"kernel/ring, wide"``. Under
-            ``"EXAMPLE_CONDITION"`` among them stand condition values in place of those of the class.
+            name of yours, such as ``{"kernel/ring": {"wide": {"radius": 9}}}``. They are added to those of
+            the example, or replace them; their checks are those of ``"kernel/ring, wide"``. A variant's
+            ``"EXAMPLE_CONDITION"`` has condition values in place of those of the class.
 
     An objective that may take a kernel is checked with one as well, as ``"objective/ring, with a kernel"``.
 
@@ -170,7 +170,7 @@ def checks(
     known = [str(subject) for subject in subjects]
     for given, what_for in ((examples, "examples"), (variants, "variants")):
         unknown = [n for n in given or {} if n not in known or not isinstance(what, str)]
-        if unknown:  # a choice has its parameters
+        if unknown:  # a choice has its parameters already
             raise LookupError(
                 f"got {what_for} for {', '.join(unknown)}, but {what} offers {', '.join(known)}"
             )
@@ -254,7 +254,7 @@ def check(
 ) -> None:
     """Run all checks of a distribution or of a component; for a notebook or a script.
 
-    Some laws start processes, which import the script again; there a call at its top does nothing.
+    Some laws start processes, which import the script again; there, a call outside functions does nothing.
 
     Args:
         what: As in `checks`.
@@ -287,15 +287,15 @@ def parametrize_with_checks(
     examples: Mapping[str, Example] | None = None,
     variants: Mapping[str, Variants] | None = None,
 ) -> pytest.MarkDecorator:
-    """Parametrize a test with the checks of a distribution, as ``kernel/ring-is_symmetric``.
+    """Parametrize a test with the checks of a distribution, such as ``kernel/ring-is_symmetric``.
 
     The test function takes one argument, ``check``, and calls it.
 
     Args:
         distribution: The name of an installed distribution.
-        expected_failures: Reasons by component and check, as ``("kernel/ring", "is_symmetric")``, beside
-            those that the component declares in ``EXPECTED_FAILURES``. These tests are strict xfails: they
-            fail once the check passes.
+        expected_failures: Reasons by component and check, such as ``("kernel/ring", "is_symmetric")``,
+            beside those that the component declares in ``EXPECTED_FAILURES``. These tests are strict
+            xfails: they fail once the check passes.
         examples: As in `checks`.
         variants: As in `checks`.
 

@@ -39,8 +39,8 @@ N = 3
 def samples(subject: Subject) -> tuple[list[Any], Any]:
     """Three samples as the transform takes them, and the batch of them as ``plain`` takes it.
 
-    They are images, of the shape in a class attribute ``EXAMPLE_SHAPE``; for one with a ``source`` the
-    texts or values in ``EXAMPLE_VALUES``; for one of several modalities one of each.
+    The samples are images, of the shape in a class attribute ``EXAMPLE_SHAPE``.  A transform with a
+    ``source`` gets the texts or values in ``EXAMPLE_VALUES``; one of several modalities gets one of each.
     """
     built = subject.build()
     if not trait(built, "modalities"):
@@ -56,7 +56,7 @@ def _values(target: Any) -> Any:
 
 
 def _tensors(sample: Any) -> list[Tensor]:
-    """What of a sample could be changed."""
+    """The tensors of a sample, which a transform could change."""
     given = sample.values() if isinstance(sample, Mapping) else [sample]
     return [each for each in given if isinstance(each, Tensor)]
 
@@ -70,9 +70,9 @@ def observe(subject: Subject, built: Any) -> Any:
 def check_gives_as_many_views_as_it_says(subject: Subject) -> None:
     """``transform(image)`` must be a list of ``count`` finite float32 tensors of one shape.
 
-    Views of texts may be whole numbers; each modality has a shape of its own, and each of its ``sizes``, of
-    which the first is its ``size``.  The functions in ``transforms`` give these shapes, too.
-    A parameter ``count`` of the constructor is the number of views, and so is that of ``transforms``.
+    Views of texts may be whole numbers.  Each modality has a shape of its own, and so has each of the
+    ``sizes``, of which the first is ``size``.  ``transforms`` has a function for each view, which gives the
+    view's shape.  A parameter ``count`` of the constructor is the number of views.
     """
     built, sample = subject.build(), samples(subject)[0][0]
     _require_views(built, sample)
@@ -125,8 +125,8 @@ def check_is_drawn_from_the_generators(subject: Subject) -> None:
 def check_is_built_without_random_numbers(subject: Subject) -> None:
     """Whatever the generators' state when a transform is built, it must draw the same views afterwards.
 
-    What is random is drawn when it is called: once in the constructor is once for all images, and another
-    number in each process.
+    Draw random numbers in each call.  A number that the constructor draws is the same for all images, and
+    differs between processes.
     """
     (sample, *_), batch = samples(subject)
     both = []
@@ -139,21 +139,21 @@ def check_is_built_without_random_numbers(subject: Subject) -> None:
 
 
 SEEDS = range(8)
-"""Under so many seeds a right transform may give equal views by chance: two that only flip, 1 of 256."""
+"""Seeds of views to compare.  Two views that only flip are equal under all of them once in 256."""
 
 MANY_SEEDS = range(64)
-"""Of views that change one image of ten, all are equal to the first under so many seeds once in 800."""
+"""More seeds.  A view that changes one image of ten changes under none of them once in 800."""
 
 
 LARGE_SEED = 2**62
-"""Seeds of training are below 2^63: as floating point, or in 32 bits, many become one."""
+"""Seeds of training are below 2^63: as floating-point numbers, or in 32 bits, many become equal."""
 
 Draw: TypeAlias = Callable[[Sequence[int]], list[Tensor]]
-"""From seeds to the views of a sample that are drawn under each, (seeds, ...), in their order."""
+"""A function of seeds that draws the views of a sample under each seed: for each view, (seeds, ...)."""
 
 
 def _ways(built: Any, sample: Any, image: Any) -> dict[str, Draw]:
-    """How the views of a sample are drawn, by name; ``image`` is what whole batches are drawn of."""
+    """The ways to draw the views of a sample, by name; whole batches are copies of ``image``."""
 
     def called(seeds: Sequence[int]) -> list[Tensor]:
         return [torch.stack(view) for view in zip(*map(_call, seeds), strict=True)]
@@ -174,7 +174,7 @@ def _ways(built: Any, sample: Any, image: Any) -> dict[str, Draw]:
 
     def together(seeds: Sequence[int]) -> list[Tensor]:
         images, numbers = torch.stack([image] * len(seeds)), torch.tensor([*seeds])
-        with seeded():  # a law of its own names what draws from the generators
+        with seeded():  # another law examines whether they draw from the global generators
             return [f(images, numbers + 1000 * i) for i, f in enumerate(of_batches)]
 
     ways: dict[str, Draw] = {"a call": called}
@@ -194,8 +194,8 @@ def _kinds(built: Any) -> list[tuple[str, Any]]:
 def check_views_of_an_image_are_drawn_apart(subject: Subject) -> None:
     """A random transform must give different views of one image: nothing is learned from equal views.
 
-    Draw inside the loop over the views, each step: where one flip or one brightness is drawn for all, what
-    it changes goes together in two views from seed to seed.  This is for views of one modality and one
+    Draw each random number inside the loop over the views: if a flip or a brightness is drawn once for all
+    views, two views change together from seed to seed.  The law compares views of one modality and one
     size, of which neither is the same under every seed.
     """
     built, ((sample, *_), batch) = subject.build(), samples(subject)
@@ -204,7 +204,7 @@ def check_views_of_an_image_are_drawn_apart(subject: Subject) -> None:
     kinds = _kinds(built)
     pairs = [(i, j) for i in moving for j in moving if i < j and kinds[i] == kinds[j]]
     if not pairs:
-        raise SkipTest("no two of its views are random and of one kind")
+        raise SkipTest("no two of its views are random and of one modality and size")
     for i, j in pairs:
         together = torch.equal(views[i], views[j])
         require(not together, f"the views {i} and {j} are equal under {len(SEEDS)} seeds")
@@ -214,12 +214,12 @@ def check_views_of_an_image_are_drawn_apart(subject: Subject) -> None:
         drawn = [_coarse(view) for view in _ways(built, image, image)["a call"](MANY_SEEDS)]
         for i, j in pairs:
             most = _most_correlated(drawn[i], drawn[j])
-            report = f"of an image {what}, the views {i} and {j} change together from seed to seed"
+            report = f"for an image {what}, the views {i} and {j} change together from seed to seed"
             require(most < TOGETHER, f"{report}: their correlation is {most:.2f}")
 
 
 TOGETHER = 0.8
-"""The largest correlation of a part of two views; the built-ins: .45, as of so many independent numbers."""
+"""The correlation of a number in two views that breaks the law; built-ins: up to .45, as by chance."""
 
 
 def _telling(image: Tensor) -> dict[str, Tensor]:
@@ -238,14 +238,14 @@ def _coarse(views: Tensor) -> Tensor:
     views = views.double()
     cells = functional.adaptive_avg_pool2d(views, 4).flatten(2)  # (seeds, channels, 16)
     numbers = [cells]
-    for over in (2, (1, 2)):  # beside the other parts of a channel, and of all
+    for over in (2, (1, 2)):  # relative to the other parts of a channel, and of all channels
         deviation = views.flatten(2).std(over, keepdim=True).clamp_min(1e-9)
         numbers.append((cells - cells.mean(over, keepdim=True)) / deviation)
     return torch.cat(numbers, 2).flatten(1)
 
 
 def _most_correlated(first: Tensor, second: Tensor) -> float:
-    """The largest correlation, over seeds, of one number of two views; of rare changes 0."""
+    """The largest correlation, over seeds, of one number of two views; 0 if all change rarely."""
     often = [
         (each - each.median(0).values).abs() > 1e-3 * each.abs().amax(0).clamp_min(1e-6)
         for each in (first, second)
@@ -257,10 +257,11 @@ def _most_correlated(first: Tensor, second: Tensor) -> float:
 
 
 def check_every_view_is_drawn(subject: Subject) -> None:
-    """If one view of an image is random, no other may be ``plain(image)``, under whatever seed.
+    """If one view of an image is random, no other may equal ``plain(image)`` under every seed.
 
-    A view may be weak, as one that flips, or a fixed part of the image.  What is random in a call must be
-    so in ``transforms`` and ``batch_transforms``, if the transform has them: training draws by these.
+    A view may be weak, such as one that only flips, or a fixed part of the image.  A view that is random in
+    a call must be random in ``transforms`` and ``batch_transforms``, too: if the transform has them,
+    training draws by these.
     """
     built, ((sample, *_), batch) = subject.build(), samples(subject)
     plain, names = built.plain(batch[0]), modality_of_each(built)
@@ -295,21 +296,22 @@ def _takes_images(built: Any, batch: Any) -> bool:
 
 
 def check_views_show_their_image(subject: Subject) -> None:
-    """Under the same seed, every view of another image must be another view."""
+    """Views of two images must differ, even if they are drawn under the same seeds."""
     built, ((sample, *_), batch) = subject.build(), samples(subject)
     if not _takes_images(built, batch):
         raise SkipTest("it takes no images of whole numbers")
     others = _ways(built, batch[1], batch[1])
     for way, draw in _ways(built, sample, batch[0]).items():
         for i, (view, other) in enumerate(zip(draw(SEEDS), others[way](SEEDS), strict=True)):
-            report = f"the view {i} of {way} is the same of two images, under {len(SEEDS)} seeds"
+            report = f"the view {i} of {way} is the same for two images, under {len(SEEDS)} seeds"
             require(not torch.equal(view, other), report)
 
 
 def check_remembers_no_image(subject: Subject) -> None:
     """A call must not depend on earlier calls: each epoch draws new views of an image.
 
-    Nor may it know an image by ``id()``, since memory is used again for the next one, or by a part of it.
+    Nor may it recognize an image by ``id()``, since the next image may take the same memory, or by a part
+    of the image.
     """
     built, ((sample, *others), batch) = subject.build(), samples(subject)
     for seed in range(min(2, len(others))):
@@ -346,7 +348,7 @@ def check_remembers_no_image(subject: Subject) -> None:
 def check_is_the_same_in_another_process(subject: Subject) -> None:
     """What a transform makes of a text must be the same in every process, and in a later session.
 
-    ``hash()`` of a string and the order of a set of strings are others in each process.
+    ``hash()`` of a string and the order of a set of strings differ between processes.
     """
     given = samples(subject)[0]
     parts = given[0].values() if isinstance(given[0], Mapping) else given[:1]
@@ -397,7 +399,7 @@ def _of_all_brightness(batch: Any) -> Any:
 def check_plain_is_not_augmented(subject: Subject) -> None:
     """``plain(image)`` must not be random, and has shape and type of a view: one backbone reads both.
 
-    So it is of an image of another height and width, if its views have the shape of the others.
+    For an image of another height and width, ``plain`` must have this shape, too, if the views have it.
     """
     built, ((sample, *_), batch) = subject.build(), samples(subject)
     require_same_draws(lambda: built.plain(batch[0]))
@@ -424,7 +426,8 @@ def _require_shape(built: Any, image: Any, shape: tuple[int, ...]) -> None:
 def check_a_pil_image_is_as_its_pixels(subject: Subject) -> None:
     """``plain`` must give the same for a PIL image and for its pixels: features are computed of either.
 
-    The channels of an even image are compared, and quarters of another one, which show what is turned.
+    The law compares the channels of an image of one color, and the quarters of another image, which show
+    whether it is turned.
     """
     built, image = subject.build(), _image_of_channels(subject, (200, 100, 50))
     halves = image.clone()
@@ -444,14 +447,14 @@ def check_a_pil_image_is_as_its_pixels(subject: Subject) -> None:
 
 
 DRAWS = range(24)
-"""Under all seeds but one, a quarter turn at random is no upright view once in 700."""
+"""Seeds of views to compare with plain.  At most one of 24 random quarter turns is upright once in 110."""
 
 FAR = 0.5
-"""How far plain may be from views, in parts of what is between black and white; the built-ins: 0."""
+"""How far plain may lie outside the views, relative to the distance of black and white; built-ins: 0."""
 
 
 def _image_of_channels(subject: Subject, levels: Sequence[int]) -> Tensor:
-    """An even image (channels, height, width), for transforms that take images of so many channels."""
+    """An image of one color, (channels, height, width), for transforms of so many channels."""
     built, batch = subject.build(), samples(subject)[1]
     if not _takes_images(built, batch) or len(batch[0]) != len(levels):
         raise SkipTest("it takes no images of three channels of whole numbers")
@@ -470,8 +473,8 @@ def _drawn_of(built: Any, image: Tensor) -> list[tuple[str, Tensor]]:
 def check_plain_has_the_scale_of_views(subject: Subject) -> None:
     """``plain(image)`` must scale pixels as views do: a backbone that learned on views is measured on it.
 
-    Of an image that is black, or white, the value in ``plain`` is within those that views have, but for a
-    twentieth of their pixels at either end, or near them.
+    For a black image, and for a white one, the value in ``plain`` must lie within the values in views, or
+    near them.  A twentieth of the views' pixels at either end does not count.
     """
     built, batch = subject.build(), samples(subject)[1]
     if not _takes_images(built, batch):
@@ -481,7 +484,7 @@ def check_plain_has_the_scale_of_views(subject: Subject) -> None:
     apart = (plain[1] - plain[0]).abs()
     require(bool(plain.isfinite().all()), "plain of an image of one color is not finite")
     if float(apart.min()) < 1e-4:
-        raise SkipTest("it gives even images of any brightness alike")
+        raise SkipTest("it gives images of one color alike, whatever their brightness")
     for (where, dark), (_, light) in zip(*(_drawn_of(built, each) for each in ends), strict=True):
         both = torch.stack([_within(dark), _within(light)])  # (2 images, 2 ends, channels)
         spread = both.amax((0, 1)) - both.amin((0, 1))
@@ -501,7 +504,7 @@ def check_plain_has_the_scale_of_views(subject: Subject) -> None:
 
 
 def _within(views: Tensor) -> Tensor:
-    """(2, channels) between which the values of views are, but for a twentieth at either end."""
+    """(2, channels) ends between which the values of views lie, without a twentieth at either end."""
     values = views.float().transpose(0, 1).flatten(1)  # (channels, pixels)
     values = values[:, :: max(1, values.shape[1] // 10_000)]
     return torch.quantile(values, torch.tensor([0.05, 0.95]), 1)
@@ -510,8 +513,8 @@ def _within(views: Tensor) -> Tensor:
 def check_plain_shows_the_image_as_views_do(subject: Subject) -> None:
     """``plain(image)`` must have the channels in the order of the views, and stand upright as they do.
 
-    A red image, and one with a white upper half, are compared: under all seeds but one a view shows another
-    color, or another half.  Views of random colors or turns show the right one more often.
+    A red image, and one with a white upper half, are compared.  The law is broken if at most one view of 24
+    shows the right color, or the right half: views of random colors or turns show it more often.
     """
     built, red = subject.build(), _image_of_channels(subject, (255, 0, 0))
     upper = torch.zeros_like(red)
@@ -589,10 +592,10 @@ def check_views_of_a_batch_are_drawn_on_its_device(subject: Subject) -> None:
 
 
 def check_refuses_values_that_it_cannot_take(subject: Subject) -> None:
-    """What ``check_values`` lets through of a column must give finite views, and a missing number does not.
+    """Values of a column that ``check_values`` accepts must give finite views.
 
-    0, numbers below it and large ones are values; of texts an empty one is, and a long one.  A transform
-    that checks values warns where it loses the end of a text.
+    The values are 0, a number below 0, a large number and a missing one, or an empty text and a long one.
+    ``check_values`` may refuse each by a ValueError, and must warn where the end of a text is lost.
     """
     built, (_, batch) = subject.build(), samples(subject)
     if trait(built, "source") is None or isinstance(batch, Tensor) or not len(batch):
@@ -623,7 +626,7 @@ def check_refuses_values_that_it_cannot_take(subject: Subject) -> None:
 
 
 def _unusual(like: Any, value_types: Sequence[str]) -> list[tuple[str, Any]]:
-    """Values as a column may have them, with what they are."""
+    """Unusual values of a column, each after its description."""
     if isinstance(like, str):
         return [("an empty text", ""), ("a long text", "a word " * 500)]
     if "continuous" not in value_types:
@@ -646,7 +649,7 @@ def check_fingerprint_follows_the_files_that_it_reads(subject: Subject) -> None:
                 try:
                     built = subject.build()
                     views = built.plain(batch)
-                except Exception:  # such a file it does not read
+                except Exception:  # it cannot read such a file
                     continue
                 if views.shape == expected.shape and torch.equal(views, expected):
                     continue

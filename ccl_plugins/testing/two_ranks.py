@@ -12,7 +12,7 @@ from typing import Any
 
 
 class CannotBeSent(TypeError):
-    """A function or an argument cannot be sent to another process, as a class of a notebook."""
+    """A function or an argument cannot be sent to another process, such as a class of a notebook."""
 
 
 PATIENCE = 120
@@ -29,7 +29,7 @@ def on_two_ranks(function: Callable[..., Any], *args: Any) -> list[Any]:
         *args: Its arguments, picklable.
 
     Raises:
-        CannotBeSent: If the function or an argument cannot be pickled, or is not importable there.
+        CannotBeSent: If the function or an argument cannot be pickled, or not imported by the processes.
         TimeoutError: If a rank does not answer within `PATIENCE` seconds.
         Exception: Whatever the function raises.
     """
@@ -50,7 +50,7 @@ class _TwoRanks:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        # Where they can be forked from a process that has imported the libraries, once for both.
+        # A fork server, where there is one, imports the libraries once for both ranks.
         forked = "forkserver" in multiprocessing.get_all_start_methods()
         context: Any = multiprocessing.get_context("forkserver" if forked else "spawn")
         context.set_forkserver_preload(["ccl_plugins.testing.methods"])
@@ -73,7 +73,7 @@ class _TwoRanks:
         results: dict[int, Any] = {}
         failure = None
         while waiting := {end: rank for rank, end in enumerate(self._ends) if rank not in results}:
-            # Whichever answers first: one that failed leaves the other waiting for it.
+            # Whichever rank answers first: a rank that failed leaves the other waiting.
             ready = wait([*waiting], 5 if failure else PATIENCE)
             for end, rank in waiting.items():
                 if end not in ready:
@@ -83,7 +83,7 @@ class _TwoRanks:
                 except EOFError:
                     self._close()
                     raise failure or RuntimeError(f"the process of rank {rank} ended") from None
-                except Exception as unreadable:  # of a class that cannot be made of what was sent
+                except Exception as unreadable:  # the answer cannot be unpickled
                     error, results[rank] = unreadable, None
                 failure = failure or error
             if not ready:
@@ -113,7 +113,7 @@ def _serve(rank: int, port: int, end: Connection) -> None:
             sent = end.recv_bytes()
             try:
                 function, args = pickle.loads(sent)
-            except Exception as error:  # of the sent classes, which this process may not have
+            except Exception as error:  # this process may not have the classes that were sent
                 end.send((CannotBeSent(str(error)), None))
                 continue
             try:
