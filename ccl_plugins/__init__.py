@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ccl_plugins.experiments.pipeline import load as load
     from ccl_plugins.report.page import write_report as write_report
 
-    # One for each of `KINDS`, which is where they come from.
+    # One for each kind in `KINDS`.
     objective = kernel = condition = sampler = transform = engine.Namespace(_registry(), "")
     method = backbone = dataset = evaluator = engine.Namespace(_registry(), "")
     optimizer = schedule = logger = figure = command = engine.Namespace(_registry(), "")

@@ -8,5 +8,5 @@ from ccl_plugins.backbones.text_transformer import TextTransformer as TextTransf
 from ccl_plugins.backbones.timm import Timm as Timm
 from ccl_plugins.backbones.vit_moco_v3 import ViTMoCoV3 as ViTMoCoV3
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -114,8 +114,8 @@ def adapt(model: Any, lora: LoRA, name: str, shape: Sequence[int]) -> None:
         lora_alpha=lora.rank if lora.alpha is None else lora.alpha,
         target_modules="|".join(map(re.escape, layers)),
     )
-    peft.inject_adapter_in_model(config, model, ADAPTER)  # which freezes all else
-    config.modules_to_save = norms or None  # so peft calls what else learns
+    peft.inject_adapter_in_model(config, model, ADAPTER)  # this freezes all other weights
+    config.modules_to_save = norms or None  # peft's option for further layers that learn
     for norm in norms:
         model.get_submodule(norm).requires_grad_()
     _refuse_unread(model, name, shape)

@@ -42,7 +42,7 @@ class SmallAlexNet(nn.Module):
 
     def __init__(self, size: int = 32, in_channels: int = 3) -> None:
         super().__init__()
-        self.size = whole("size", size, 15, 256)  # fc6 has 3 GiB there
+        self.size = whole("size", size, 15, 256)  # at 256, fc6 has 3 GiB
         self.in_channels = whole("in_channels", in_channels, 1, WIDEST)
         side = size
         for _pool in range(3):
@@ -62,7 +62,7 @@ class SmallAlexNet(nn.Module):
         self.fc7 = nn.Sequential(*_linear(4096, self.num_features))
         for module in self.modules():
             if isinstance(module, nn.Conv2d | nn.Linear):
-                nn.init.normal_(module.weight, std=0.02)  # as the released code
+                nn.init.normal_(module.weight, std=0.02)  # as in the released code
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (n, 4096) of images (n, in_channels, size, size)."""

@@ -86,7 +86,7 @@ class TextTransformer(nn.Module):
         # Nested tensors would cut the padding off, and with it the shape.
         self.layers = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
         for parameter in self.layers.parameters():
-            if parameter.ndim > 1:  # the encoder copies one layer, with its numbers
+            if parameter.ndim > 1:  # the encoder copies one layer with its weights
                 nn.init.xavier_uniform_(parameter)
         self.norm = nn.LayerNorm(width)
 

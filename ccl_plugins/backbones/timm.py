@@ -120,7 +120,7 @@ class Timm(nn.Module):
         if features != "default":
             _check_tokens(self.model, name, features)
             if getattr(self.model, "attn_pool", None) is not None:
-                self.model.reset_classifier(0, "avg")  # without the weights of another pooling
+                self.model.reset_classifier(0, "avg")  # this drops the weights of another pooling
         self._load(checkpoint_path, () if features == "default" else ("attn_pool.",))
         # Some models (MobileNetV3) widen the features after pooling.
         self.num_features = int(getattr(self.model, "head_hidden_size", self.model.num_features))
@@ -279,7 +279,7 @@ class Timm(nn.Module):
         if self._masking is None:
             return None
         mask, token = self._masking
-        # With images of any size, timm leaves rows and columns apart.
+        # For images of any size, timm keeps rows and columns as two axes.
         places = mask.reshape(embedded.shape[:-1])[..., None]
         return torch.where(places, token.to(embedded.dtype), embedded)
 
@@ -297,7 +297,7 @@ class Timm(nn.Module):
             parts.append(tokens[:, 0])
         if self.features in ("mean", "both"):
             parts.append(tokens[:, self.model.num_prefix_tokens :].mean(1))
-        # Some models, as BEiT, normalize after pooling.
+        # Some models, such as BEiT, normalize after pooling.
         return torch.cat([self.model.head_drop(self.model.fc_norm(each)) for each in parts], 1)
 
     def patches(self, x: Tensor) -> Tensor:

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             notes = getattr(error, "__notes__", ())
             print("; ".join(["ccl: interrupted", *notes]), file=sys.stderr)
         return 130
-    except SystemExit as error:  # of a component: its 0 must not pass for success
+    except SystemExit as error:  # from a component: its status 0 must not pass for success
         if parsing or registry().strict:
             raise
         place = traceback.extract_tb(error.__traceback__)[-1]

@@ -9,5 +9,5 @@ from ccl_plugins.commands.base import reporting_mistakes as reporting_mistakes
 from ccl_plugins.commands.base import show as show
 from ccl_plugins.commands.tables import TextTable as TextTable
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

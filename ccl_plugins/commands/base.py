@@ -125,6 +125,6 @@ def message(error: BaseException) -> str:
 
 def _text(error: BaseException) -> str:
     text = str(error)
-    if "Original Traceback" in text:  # of a worker that loads data: its last line is the error
+    if "Original Traceback" in text:  # from a worker that loads data: the last line is the error
         text = text.rstrip().rpartition("\n")[2].partition(": ")[2]
     return " ".join(text.splitlines())

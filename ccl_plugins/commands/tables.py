@@ -113,8 +113,8 @@ _IN_LATEX = {
     "<": r"\textless{}",
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
-    '"': "''",  # one mark may be an accent, as in German
-    "[": "{[}",  # a line that ends may have an option
+    '"': "''",  # one mark may begin an accent, as in German
+    "[": "{[}",  # after the end of a line, it may begin an option
     "*": "{*}",
     "±": r"$\pm$",
 }

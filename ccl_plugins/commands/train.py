@@ -330,6 +330,6 @@ def _train(
     splits = prepared.splits if pipeline.built_evaluators else None
     run = Run(job.folder, pipeline, splits, trained=prepared.trained)
     result = measured(run, job.file)
-    if splits is not None:  # else it has no features, which take time to compute
+    if splits is not None:  # without splits, features would be computed for the pictures alone
         attempt(f"{job.folder}: the pictures for TensorBoard", show_figures, run)
     return result

@@ -14,5 +14,5 @@ from ccl_plugins.conditions.shuffled import Shuffled as Shuffled
 from ccl_plugins.conditions.synthetic import Synthetic as Synthetic
 from ccl_plugins.conditions.wordnet import WordNet as WordNet
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -93,7 +93,7 @@ class Attributes:
 
     def _fit(self, split: Any) -> Tensor:
         words = getattr(split, "vocabulary", {})
-        # Of two values, each says what the other does: to cluster by, one is enough.
+        # Of two values, each tells what the other tells: one is enough for clusters.
         binary = _binary_columns(self._read(split), words, both=self.k is None)
         if not binary:
             raise ValueError(f"there is no attribute in {self.columns or self.file or 'the array'}")

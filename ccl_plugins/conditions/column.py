@@ -70,7 +70,7 @@ class Column:
         self.name = self.column = name
         self.standardize = standardize
         self.value_type: ValueType = value_type
-        # Class ids that are taken for numbers, as whole ages are: -1 is a missing one.
+        # Class ids that are read as numbers, such as whole ages: -1 is a missing value.
         taken = "" if dataset is None else dataset.schema().get(name)
         self._ids_as_numbers = taken == "categorical" and value_type == "continuous"
         self.missing = check_policy(missing, value_type)

@@ -41,7 +41,7 @@ class Embedding:
         """(u, n, c) features, detached."""
         if self.of == "backbone":
             features, views = embedded.features.detach(), len(embedded.projections)
-            # Of several modalities only the images have features: the sample's are those of its first.
+            # Of several modalities, only images have features: other views get those of the first image.
             others = features[:1].expand(max(0, views - len(features)), -1, -1)
             return torch.cat([features, others]) if len(others) else features
         if self.of == "projection":

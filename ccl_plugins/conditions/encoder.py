@@ -165,7 +165,7 @@ def _read_features(path: Path, key: str | None, split: Any) -> Tensor:
                 f"{path}: column {name!r} holds words, but features are numbers; if it names the "
                 "samples, give key="
             )
-        # Whole numbers are taken for class ids, whose missing ones are -1.
+        # Columns of whole numbers are read as class ids, with -1 for a missing value.
         numbers = [
             Variable(column, encoded.schema[name]).as_numbers().float()
             for name, column in encoded.tables[0].items()

@@ -155,7 +155,7 @@ def _with_faiss(
         niter=iterations,
         nredo=restarts,
         seed=seed,
-        # Faiss takes a part of the points above the first number and warns below the second.
+        # Faiss draws some of the points above the first number, and warns below the second.
         max_points_per_centroid=len(x),
         min_points_per_centroid=1,
         gpu=gpu,

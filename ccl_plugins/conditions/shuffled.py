@@ -51,7 +51,7 @@ class Shuffled:
             )
         self.of = of
         self.seed = whole("seed", seed, 0)
-        # It is what the other condition is; the column too, so that runs are measured alike with both.
+        # It declares what the other condition declares; the column too, so that both are measured alike.
         self.refresh: Refresh = of.refresh
         self.value_type: ValueType = of.value_type
         self.column: str | None = trait(of, "column")

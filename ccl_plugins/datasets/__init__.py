@@ -17,5 +17,5 @@ from ccl_plugins.datasets.subset import Subset as Subset
 from ccl_plugins.datasets.torch import TorchDataset as TorchDataset
 from ccl_plugins.datasets.torchvision import TorchVision as TorchVision
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -204,7 +204,7 @@ def measure_strokes(ink: Tensor) -> dict[str, Tensor]:
     Args:
         ink: (n, 8, 8) in [0, 1], 1 for the stroke; every image has some.
     """
-    from scipy import ndimage  # late, as scikit-learn
+    from scipy import ndimage  # late, like scikit-learn
 
     place = torch.arange(ink.shape[-1], dtype=ink.dtype)
     weight = ink / ink.sum((1, 2), keepdim=True)
@@ -220,10 +220,10 @@ def measure_strokes(ink: Tensor) -> dict[str, Tensor]:
         "side": side,
         "balance": balance,
     }
-    # Holes are the parts of the ground that the sides of pixels do not connect to the border.
+    # Holes are the parts of the ground that no path over the sides of pixels connects to the border.
     ground = np.pad(ink.numpy() <= INKED, [(0, 0), (1, 1), (1, 1)], constant_values=True)
     sides = np.zeros((3, 3, 3), dtype=bool)
-    sides[1] = ndimage.generate_binary_structure(2, 1)  # none between images
+    sides[1] = ndimage.generate_binary_structure(2, 1)  # no neighbors in other images
     # Parts are numbered image by image.
     last = ndimage.label(ground, sides)[0].max((1, 2))
     holes = torch.from_numpy(np.diff(last, prepend=0)).long() - 1

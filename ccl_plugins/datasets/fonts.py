@@ -258,7 +258,7 @@ def _draw(font: Font, letters: str, size: int) -> Tensor | None:
             place = (size / 2 - scale * (from_ + to) / 2, line)
             ImageDraw.Draw(image).text(place, letter, 0, fitting, anchor="ls")
             drawn.append(np.asarray(image))
-    except (OSError, ValueError):  # FreeType's
+    except (OSError, ValueError):  # FreeType raises both
         return None
     together = np.stack(drawn)
     return torch.from_numpy(together) if (together.min((1, 2)) < 255).all() else None

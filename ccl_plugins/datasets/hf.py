@@ -153,7 +153,7 @@ class HuggingFace:
         """The data sets of the splits; one if a part of it is held out."""
         splits = self._loaded
         names = [*dict.fromkeys(self.names[split] for split in SPLITS)]
-        if not isinstance(splits, Mapping):  # of save_to_disk, without splits
+        if not isinstance(splits, Mapping):  # save_to_disk wrote it without splits
             splits = {self.names["train"]: splits}
         for name in names:
             if name not in splits:
@@ -325,7 +325,7 @@ class DecodedImages:
     def __init__(self, source: Any, column: str, mode: str, place: str, **more: Any) -> None:
         from datasets import Image
 
-        # As they are stored: what ``datasets`` decodes has lost the bits that PIL cuts.
+        # Undecoded: ``datasets`` decodes by PIL, which cuts bits of deep images.
         self.source = source.cast_column(column, Image(decode=False))
         self.decode = Image().decode_example
         self.column, self.place = column, place
@@ -349,7 +349,7 @@ class DecodedImages:
             return [self._read(stored) for stored in self.source[[*indices]][self.column]]
         except OSError as error:
             if len(indices) > 1:
-                return [self[index] for index in indices]  # which of them it is
+                return [self[index] for index in indices]  # one by one, to name the row
             raise OSError(
                 f"{self.place}: the image of row {indices[0]} (from 0) is missing or cannot be decoded:"
                 f" {error}"

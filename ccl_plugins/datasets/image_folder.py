@@ -182,7 +182,7 @@ class _Search:
         for name in classes:
             path = os.path.join(root, name)
             self._walk(path, name, os.path.islink(path))
-        for name, link in self.links:  # which grows
+        for name, link in self.links:  # the loop adds links
             target, here = (os.path.realpath(p) for p in (link, os.path.dirname(link)))
             if f"{here}{os.sep}".startswith(f"{target.rstrip(os.sep)}{os.sep}"):
                 self.not_followed.append(link)

@@ -109,7 +109,7 @@ class Plates:
         trained_sites = SITES - 1
         site = torch.randint(trained_sites, (n,), generator=generator)
         if split == "train":
-            # By chance alone one in `trained_sites` is of the mechanism's own site.
+            # By chance alone, one image in `trained_sites` is of its mechanism's own site.
             chance = 1 / trained_sites
             agree = torch.rand(n, generator=generator) < (self.agreement - chance) / (1 - chance)
             site = torch.where(agree, mechanism % trained_sites, site)

@@ -108,7 +108,7 @@ def _hold_out_classes(
         random_state=seed,
     )
     held = {split: tensor(sorted(each)) for split, each in zip(SPLITS, rows, strict=True)}
-    # Of a class with few samples, its share may be rounded to none.
+    # The share of a class with few samples may be rounded to none.
     return _with_all_classes(held, label, "are few: give a larger test_fraction,", words)
 
 

@@ -29,5 +29,5 @@ from ccl_plugins.evaluators.retrieval import Retrieval as Retrieval
 from ccl_plugins.evaluators.uniformity import Uniformity as Uniformity
 from ccl_plugins.evaluators.zero_shot import ZeroShot as ZeroShot
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

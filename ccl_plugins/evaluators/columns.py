@@ -255,7 +255,7 @@ def _known_classes(train: Frozen, test: Frozen, column: str) -> tuple[Tensor, st
     known, ids = (torch.as_tensor(each.metadata.get(column, ())) for each in (train, test))
     every = torch.arange(len(test.features))
     sound = len(known) == len(train.features) and len(ids) == len(every) > 0
-    # The evaluator itself refuses what are no classes, and classes of which there is one alone.
+    # The evaluator itself refuses values that are no classes, and a single class.
     if not sound or any(each.is_floating_point() or each.ndim != 1 for each in (known, ids)):
         return every, ""
     present = Variable(known, "categorical").present.unique() if len(known) else known

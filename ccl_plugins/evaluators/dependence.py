@@ -93,7 +93,7 @@ class Dependence(OfColumn):
         ):
             with over_rows(rows, n):
                 numbers = estimate(len(x), measured(a, b), centered=True)
-            if numbers["interval"]:  # neither is below 0, where moving it may lead
+            if numbers["interval"]:  # neither number is below 0, but a shifted interval may be
                 low, high = numbers["interval"]
                 numbers["interval"] = max(low, 0.0), high
             shuffled = [measured(a, b[order][:, order])(once).item() for order in orders]

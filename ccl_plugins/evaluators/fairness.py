@@ -129,7 +129,7 @@ class Fairness:
                 )
             sentence = f"{words.format(**names)}, of a linear classifier on the test samples"
             fewest = int(in_class.min() if statistic in OF_CLASSES else in_group.min())
-            if fewest < FEW:  # all right in three of three: each draw of them is all right, too
+            if fewest < FEW:  # if three of three are right, so are all draws
                 numbers["interval"] = None
                 what = "class in a group" if statistic in OF_CLASSES else "group"
                 has = f"{fewest} samples"

@@ -53,7 +53,7 @@ def _directions(x: Tensor) -> tuple[Tensor, Tensor]:
     if n >= f:
         values, vectors = torch.linalg.eigh(x.T @ x / n)
         return values.clamp_min(0), vectors
-    values, of_rows = torch.linalg.eigh(x @ x.T / n)  # the same values, from fewer numbers
+    values, of_rows = torch.linalg.eigh(x @ x.T / n)  # the same eigenvalues, from a smaller matrix
     some = values > values[-1] * n * torch.finfo(values.dtype).eps
     values = values[some]
     return values, x.T @ (of_rows[:, some] / (n * values).sqrt())

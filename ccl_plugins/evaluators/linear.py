@@ -167,7 +167,7 @@ def fit_probe(
             fit = softmax_regression(x[rows], ids[rows], reg=penalty * unit, max_iter=max_iter)
             return int((fit.predict(x[held_out]) == ids[held_out]).sum())
 
-        reg = unit * max(PENALTIES, key=right)  # the first of equals, which are in falling order
+        reg = unit * max(PENALTIES, key=right)  # of equals the first, which is the largest
     elif reg is None:
         reg = DEFAULT * unit
     fit = softmax_regression(x, ids, reg=reg, max_iter=max_iter)

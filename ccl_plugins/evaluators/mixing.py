@@ -221,7 +221,8 @@ class _Mixed:
                 self.of_groups[rows] = silhouettes(sums, of_cell, cell[rows], rivals)
                 sums = tally(sums, pairs[:, 1], len(self.sizes[1]))
                 self.of_classes[rows] = silhouettes(sums, self.sizes[1], own)
-            near = Neighbors(away.scatter_(1, rows[:, None], -1.0), k)  # each is its own first
+            # Each sample is its own nearest.
+            near = Neighbors(away.scatter_(1, rows[:, None], -1.0), k)
             weights = pad(perplexity_weights(near.distances[:, 1:], k // 3), (1, 0))
             self.squares[rows] = weights.square().sum(1)
             for simpson, each, sizes in zip(self.simpson, ids, self.sizes, strict=True):
@@ -284,7 +285,7 @@ def perplexity_weights(away: Tensor, perplexity: float, tolerance: float = 1e-5)
         perplexity: The effective number of neighbors, above 1.
         tolerance: Tolerance of the entropy.
     """
-    away = away - away[:, :1]  # which changes no weight, and keeps one of them at 1
+    away = away - away[:, :1]  # this changes no weight, and keeps one of them at 1
     b, low, high = (
         away.new_ones(len(away), 1),
         away.new_tensor(-torch.inf),

@@ -139,7 +139,7 @@ def average_precision(scores: Tensor, bits: Tensor) -> Callable[[Tensor], Tensor
         for order, positive, ties in rankings:
             weights = counts[:, order]
             right = weights * positive
-            # Of draws of groups, a sample may count less than once.
+            # In draws of groups, a sample may count less than once.
             least = torch.finfo(counts.dtype).tiny
             precision = right.cumsum(1).div_(weights.cumsum(1).clamp_min_(least))
             if ties is not None:

@@ -54,7 +54,7 @@ class RankMe:
             if len(x) < 2:
                 raise UndefinedMetric("a rank needs two samples or more, there is one")
             x = x - x.mean(dim=0)
-        # The Gram matrix has their squares; that of the rows, if they are fewer, all that are not 0.
+        # A Gram matrix has their squares as eigenvalues; the smaller one has all that are not 0.
         gram = x.T @ x if len(x) >= x.shape[1] else x @ x.T
         singular = x.new_zeros(x.shape[1])
         singular[: len(gram)] = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()

@@ -119,7 +119,7 @@ def explained(errors: Tensor, values: Tensor) -> Estimate:
 
     def r2(counts: Tensor) -> Tensor:
         total = counts @ values.square() - (counts @ values).square() / len(values)
-        # A draw of equal values has none.
+        # A draw of equal values has no R².
         return (1 - (counts @ errors) / total.masked_fill(total <= tiny, torch.nan)).mean(dim=1)
 
     return estimate(len(values), r2)

@@ -20,5 +20,5 @@ from ccl_plugins.experiments.train import RunInterrupted as RunInterrupted
 from ccl_plugins.files.lock import FolderInUse as FolderInUse
 from ccl_plugins.files.run_folder import RunFolder as RunFolder
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

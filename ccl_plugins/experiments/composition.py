@@ -196,13 +196,13 @@ class Composition(Components):
         objective = self._build_objective(cache)
         networks = nested([self.choices[kind] for kind in ("backbone", "method", "objective")])
         if any(each.spec.plugin == engine.LOCAL for each in networks):
-            # Trained in place they would begin the next run, and be the networks of the last one.
+            # Copies: a run trains its networks in place, and the next run must not begin with them.
             # A kernel may hold the data set, which is not copied.
             method, objective = copy.deepcopy((method, objective), {id(self.dataset): self.dataset})
         samplers: dict[Any, Any] = {}
 
         def sampler(**given: Any) -> Any:
-            # One that reads a table is made for that table, which it would keep in memory.
+            # A sampler that reads a table is not kept, since it would keep the table in memory.
             cache = None if {"condition", "split"} & given.keys() else samplers
             return self.choices["sampler"].build({**given, "dataset": self.dataset}, cache=cache)
 
@@ -281,7 +281,7 @@ class Composition(Components):
         tables = Record(data).tables
         engine.check_keys(tables, TABLES, where)
         check_schema(data, where)
-        # A record says all that was trained; monitors and loggers change nothing of it.
+        # A record has all that training depends on, which monitors and loggers are not.
         record = (*SINGLE, "conditions", "evaluate", "fit")
         needed = record if "schema" in data else ("dataset", "backbone", "objective")
         if missing := [k for k in needed if k not in tables]:

@@ -209,7 +209,7 @@ def installed(record: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-# Values in place of those in a configuration, as ``objective.kernel.scale=0.2``.
+# Values in place of those in a configuration, such as ``objective.kernel.scale=0.2``.
 
 
 def parse(text: str) -> tuple[tuple[str, ...], Any]:

@@ -159,13 +159,13 @@ def traced(plain: Any, run: Run, config: Mapping[str, Any]) -> Any:
     """
     shape = config.get("pretrained_cfg", config)["input_size"]
     try:
-        with torch.no_grad():  # so that parts without gradients are no parts of their own
+        with torch.no_grad():  # or blocks without gradients would become modules of their own
             program = torch.export.export(
                 plain,
                 (torch.zeros(2, *shape),),
                 dynamic_shapes=({0: torch.export.Dim("n", min=1)},),
             )
-    except RuntimeError as error:  # which all errors of its tracer are
+    except RuntimeError as error:  # all errors of its tracer are of this type
         raise ValueError(
             f"torch.export cannot follow the backbone {run.recorded.choices['backbone']!r}:"
             f" {str(error).strip().partition(chr(10))[0]}"

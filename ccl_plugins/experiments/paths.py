@@ -39,7 +39,7 @@ def _is_there(text: str) -> bool:
         return False
     try:
         return Path(text).exists()
-    except (OSError, ValueError):  # as of a null character
+    except (OSError, ValueError):  # such as for a null character
         return False
 
 

@@ -132,7 +132,7 @@ class Prepared:
         if changed or settings.processes > 1:
             return None
         for network in self.parts.networks.values():
-            network.zero_grad()  # as large as the weights
+            network.zero_grad()  # gradients are as large as the weights
         return self.parts
 
 
@@ -201,7 +201,7 @@ def _lacks_inventory(checked: Checked) -> bool:
         return True
     try:
         is_record = "versions" in read_json(folder.record)
-    except (FileNotFoundError, engine.InvalidConfig):  # or another's file of this name
+    except (FileNotFoundError, engine.InvalidConfig):  # or another program's file of this name
         return False
     return is_record and (checked.resume or checked.overwrite)
 

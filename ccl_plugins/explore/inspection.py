@@ -228,7 +228,7 @@ def _inspected(pipeline: Composition, quick: bool, faults: _Faults) -> Inspectio
         faults.of(check_batches, parts, sound, settings)
     for check in others:
         faults.of(check)
-    if quick or faults.found or (seen is not None and not seen):  # not one can be read
+    if quick or faults.found or (seen is not None and not seen):  # no sample can be read
         return inspection
     if len(splits) == 2 and sum(map(len, splits.values())) <= MEASURED:
         faults.of(measure_before, parts, pipeline, (sound, _readable(splits, looks, "test")), None)
@@ -440,7 +440,7 @@ def _of_tables(parts: Any, train: Any, settings: Any) -> Iterator[str]:
     )
     for finding in UnfitCondition().begin(begun):
         yield finding.line
-    sampler = EpochSampler(parts, tables, settings, train)  # makes one, for all kernels
+    sampler = EpochSampler(parts, tables, settings, train)  # this makes one sampler for all kernels
     for reading in kernel_readings(objective):
         first, *others = names = reading.names
         if not all(name in tables.tables for name in names):

@@ -147,7 +147,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     trait(objective, "progress")(max(step - 1, 0), total)
     with torch.no_grad():
         _, pairs = take_step(run.parts, tables, batch)
-    # Objectives that collect what they move by in a step have no room for it where a run is read back.
+    # After a run is read back, objectives that collect numbers in a step have no buffers for them.
     width = pairs.anchors.shape[-1]
     features = width if pairs.samples.features is None else pairs.samples.features.shape[-1]
     sizes = Sizes(len(run.splits[0]), width, features, total)
@@ -161,7 +161,7 @@ def weights(run: Run, index: int | None = None) -> Weights:
     if pairs.queue is not None and pairs.queue.index is not None:
         listed += [(float(w), int(i)) for w, i in zip(queued, pairs.queue.index, strict=True)]
     listed.sort(key=lambda each: (-each[0], each[1]))
-    # Exponents are clamped, so that what has no weight may have 1e-260.
+    # Exponents are clamped, so a pair without weight may have 1e-260.
     none = 1e-12 * max(abs(w) for w in [*(w for w, _ in listed), *own.values()])
     listed = [(w if abs(w) > none else 0.0, i) for w, i in listed]
     own = {view: w for view, w in own.items() if w > none}

@@ -93,7 +93,7 @@ class EmbeddingMap:
                 panel.set_title(f"{short(title)}: by {short(each.name, 16)}")
             keys = [_key(panel) for panel in row]
             for panel, title in zip(row, points, strict=True):
-                # Tables of one name may be others in each run.
+                # Tables of one name may differ between runs.
                 if panel is row[-1] or any(key != keys[0] for key in keys):
                     _explain(panel, variables[title])
         what = "all" if len(drawn) == number else f"{len(drawn)} of"
@@ -179,7 +179,7 @@ def _scatter(panel: Any, points: Tensor, by: Values, drawn: Tensor, many: bool) 
     }
     place = points.numpy().T
     if by.are_colors:
-        # With an edge, since black and white points are lost on their ground.
+        # With an edge, since black and white points may have the color of the ground.
         edge = {"linewidths": 0.4, "edgecolors": FAINT}
         panel.scatter(*place, c=by.colors(drawn).numpy(), **{**options, **edge})
         return

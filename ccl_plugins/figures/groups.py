@@ -48,7 +48,7 @@ def drawn_groups(runs: Mapping[str, Run]) -> list[DrawnGroup]:
     groups = groups_of([_result(run) for run in runs.values()])
     titles = [[by_path[each.path] for each in group.runs] for group in groups]
     names = [_common(each) for each in titles]
-    if len({*names}) < len(names):  # folders that are numbers, as the cells of a sweep
+    if len({*names}) < len(names):  # folders that are numbers, such as the cells of a sweep
         names = [_of_seeds(group.name, own) for group, own in zip(groups, titles, strict=True)]
     return [
         DrawnGroup(

@@ -138,7 +138,7 @@ class Matrices:
 def in_joint_order(values: Sequence[Tensor]) -> Tensor:
     """An order of samples by several variables: by class ids first, and within each by the others."""
     order = torch.arange(len(values[0]))
-    for z in sorted(values, key=lambda each: not each.is_floating_point()):  # the last one decides
+    for z in sorted(values, key=lambda each: not each.is_floating_point()):  # the last sort decides
         order = order[in_order(z[order])]
     return order
 

@@ -194,7 +194,7 @@ def kernel_reading(run: Run, condition: str | None = None) -> KernelReading:
     if not readers:
         of = "a condition" if condition is None else f"condition {condition!r}"
         raise DoesNotApply(f"no objective of {run.path} reads {of} through a kernel")
-    # If all are of values that are computed in every step, the first says so when it is read.
+    # If all values are computed in every step, the first reader says so when it is read.
     tables = (r for r in readers if all(known[name].refresh != "batch" for name in r.names))
     return next(tables, readers[0])
 

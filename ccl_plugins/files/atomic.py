@@ -133,7 +133,7 @@ def _private_folder(path: Path) -> Iterator[Path]:
             lock.acquire(blocking=False)
             break
         except (TimeoutError, FileNotFoundError, FileExistsError):
-            continue  # another process has just taken it for one that was left
+            continue  # another process took it for an abandoned folder
         except OSError:
             break  # the file system has no locks
     try:

@@ -248,7 +248,7 @@ def _as_array(values: Any) -> np.ndarray[Any, Any]:
     values = values.detach().cpu()
     try:
         return values.numpy()
-    except TypeError:  # a type that numpy lacks, as bfloat16
+    except TypeError:  # a type that numpy lacks, such as bfloat16
         return values.double().numpy()
 
 

@@ -222,7 +222,7 @@ def _read(image: Source, mode: Mode | None, levels: Levels, page: int | None) ->
         return _of_picture(image, mode, levels, page)
     try:
         picture = Image.open(image)
-    except UnidentifiedImageError:  # or a kind of TIFF that is read otherwise
+    except UnidentifiedImageError:  # or a kind of TIFF that is read in another way
         return _finished(read_pages(image, page, mode == "all"), mode, levels)
     with picture:
         return _of_picture(picture, mode, levels, page)
@@ -242,7 +242,7 @@ def _finished(pages: list[Pixels], mode: Mode | None, levels: Levels) -> Any:
         values = _in_8_bits(_as_channels([each.values for each in pages]), levels, mode)
         return torch.from_numpy(
             np.array(values.transpose(2, 0, 1), order="C")
-        )  # PIL's are read-only
+        )  # PIL's arrays are read-only
     ((values, color),) = pages
     if not color:
         raise UnreadableImage(
@@ -273,7 +273,7 @@ def _picture(values: np.ndarray[Any, Any], color: str) -> Image.Image:
 def _in_mode(image: Image.Image, mode: Mode | None, levels: Levels) -> Image.Image:
     """A PIL image of 8 bits in a mode; None: gray or RGB, as the image is."""
     target = mode or ("L" if Image.getmodebase(image.mode) == "L" else "RGB")
-    # A copy of a file's image, which holds the file, too.
+    # An image of a file is copied, since it holds the file.
     read = image if type(image) is Image.Image and image.mode == target else image.convert(target)
     if levels is not None:
         read = read.copy() if read is image else read

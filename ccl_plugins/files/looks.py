@@ -52,7 +52,7 @@ def look(image: Any, kind: str = "") -> Look | None:
     else:
         return None
     height, width, channels = pixels.shape
-    # As the pixels lie: to bring channels first takes longer than to decode the image.
+    # In memory order: to bring channels first takes longer than to decode the image.
     head = f"{values.dtype} {values.shape} ".encode()
     digest = hashlib.sha256(head)
     digest.update(np.ascontiguousarray(values).data)
@@ -65,7 +65,7 @@ def _flaw(pixels: np.ndarray[Any, Any]) -> str:
     if not pixels.size:
         return "without a pixel"
     first = pixels[0, 0]
-    some = pixels[:: -(-len(pixels) // 8), :: -(-pixels.shape[1] // 8)]  # tell most images
+    some = pixels[:: -(-len(pixels) // 8), :: -(-pixels.shape[1] // 8)]  # tell most images apart
     if (some == first).all() and (pixels == first).all():
         return "of one color" if first.any() else "black"
     if pixels.dtype != np.uint8:

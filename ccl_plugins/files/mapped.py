@@ -231,7 +231,8 @@ def rows(values: Tensor, index: Tensor) -> Tensor:
     size, first = values[:1].nbytes, file.first_byte(values)
     buffer: Any = copied.reshape(-1).view(torch.uint8).numpy() if copied.numel() else b""
     into = memoryview(buffer)
-    places = (index % len(values)).flatten().tolist()  # as tensors count from the end
+    # Negative indices count from the end, as in tensors.
+    places = (index % len(values)).flatten().tolist()
     for number, place in enumerate(places):
         file.read(first + place * size, into[number * size : (number + 1) * size])
     file.check()
@@ -274,7 +275,7 @@ class Filling:
         self._done += len(rows)
 
     def _begin(self, like: Tensor) -> None:
-        # Of the shape: a part of another process may be empty, and must be put where the others are.
+        # The size follows from the shape: the part of another process may be empty, and has a place, too.
         row = math.prod(like.shape[1:]) * like.element_size()
         size = self._size * row
         if self._folder is None or not is_large(size):

@@ -112,7 +112,7 @@ def warnings_of(name: str, *, again: bool = False) -> Iterator[None]:
 
 def _forget() -> None:
     """Let Python issue the same warnings again; this module keeps track of printed ones."""
-    with warnings.catch_warnings():  # beginning and ending it do so
+    with warnings.catch_warnings():  # entering and leaving it does so
         pass
 
 

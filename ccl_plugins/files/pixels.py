@@ -258,7 +258,7 @@ def _is_cut(image: Any) -> bool:
     """Whether PIL reduces the numbers of an image, which is not a TIFF, to fewer bits."""
     if image.format not in CUT:
         return False
-    if not image.tile:  # it is decoded, and its file may tell
+    if not image.tile:  # a decoded image does not tell, but its file may
         try:
             with Image.open(image.filename) as again:
                 return (

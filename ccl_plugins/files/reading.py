@@ -56,7 +56,7 @@ def reading(path: Path, what: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (None, errno.EINVAL):  # of odd bytes, as a place before the first
+        if error.errno in (None, errno.EINVAL):  # damaged bytes, such as an offset before the first
             raise ValueError(_said(path, what, error)) from error
         if str(path) in str(error):
             raise

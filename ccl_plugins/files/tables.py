@@ -264,7 +264,7 @@ def values_of(parts: Sequence[Cells], declared: str = "") -> list[list[Any]]:
     words = [[cell if cell.strip() else None for cell in part.cells] for part in parts]
     if declared == "words":
         return words
-    if {*chain(*words)} <= {"True", "False", None}:  # of no cells, too
+    if {*chain(*words)} <= {"True", "False", None}:  # also if there are no cells
         return [[cell and cell == "True" for cell in column] for column in words]
     absent = NOTHING if declared == "numbers" else {""}
     forms = {
@@ -363,7 +363,7 @@ def _read_parquet(path: Path) -> Columns:
         try:
             _refuse_too_large(path, parquet.ParquetFile(path).metadata)
             return arrow_columns(parquet.read_table(path))
-        except ArrowException as error:  # some are errors of Python beside, and some are not
+        except ArrowException as error:  # some are also Python's errors, and some are not
             raise ValueError(str(error)) from error
 
 

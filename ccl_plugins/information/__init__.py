@@ -8,5 +8,5 @@ from ccl_plugins.information.plane import Point as Point
 from ccl_plugins.information.plane import best as best
 from ccl_plugins.information.plane import plot as plot
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -11,5 +11,5 @@ from ccl_plugins.kernels.product import Product as Product
 from ccl_plugins.kernels.rbf import RBF as RBF
 from ccl_plugins.kernels.sum import Sum as Sum
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

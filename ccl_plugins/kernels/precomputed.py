@@ -102,7 +102,7 @@ def _tensor(matrix: Any) -> Tensor:
     """A matrix in memory as a tensor."""
     try:
         return torch.as_tensor(matrix)
-    except (TypeError, ValueError, RuntimeError) as error:  # as torch names what is no number
+    except (TypeError, ValueError, RuntimeError) as error:  # torch's errors for what has no numbers
         raise ValueError(f"matrix must be (N, N) numbers, not {matrix!r:.80}") from error
 
 

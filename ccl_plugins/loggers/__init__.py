@@ -8,5 +8,5 @@ from ccl_plugins.loggers.mlflow import MLflow as MLflow
 from ccl_plugins.loggers.tensorboard import TensorBoard as TensorBoard
 from ccl_plugins.loggers.wandb import WandB as WandB
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -12,5 +12,5 @@ from ccl_plugins.metadata.matching import read_rows as read_rows
 from ccl_plugins.metadata.matching import sample_names as sample_names
 from ccl_plugins.metadata.variable import Variable as Variable
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

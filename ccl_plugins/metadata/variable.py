@@ -132,7 +132,8 @@ def check_values(
             f"{place} has no value in any of its {size} rows: choose another column, or leave out "
             "the part that reads it"
         )
-    if values.ndim == 1 or value_type == "categorical":  # classes of one's own follow from all rows
+    # Own classes of missing values depend on all rows.
+    if values.ndim == 1 or value_type == "categorical":
         return _checked(place, values, value_type, missing), lost
     all_checked = values
     for rows in blocks(values):

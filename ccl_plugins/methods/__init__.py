@@ -14,5 +14,5 @@ from ccl_plugins.methods.momentum import MomentumEncoder as MomentumEncoder
 from ccl_plugins.methods.simclr import SimCLR as SimCLR
 from ccl_plugins.methods.simsiam import SimSiam as SimSiam
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

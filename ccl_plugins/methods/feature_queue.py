@@ -321,7 +321,8 @@ class FeatureQueue(nn.Module):
             if name.startswith(_CONDITION) and name not in self._buffers:
                 self._hold(name, torch.zeros_like(state_dict[key], device=self.keys.device))
         for key in [key for key in state_dict if key.startswith(f"{prefix}running.")]:
-            if key.split(".")[-2] not in self.running:  # no objective reads it, as after training
+            # No objective reads it, such as after training.
+            if key.split(".")[-2] not in self.running:
                 del state_dict[key]
         super()._load_from_state_dict(state_dict, prefix, *more)
 

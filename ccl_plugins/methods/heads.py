@@ -48,7 +48,7 @@ def mlp_head(
     """
     from lightly.models.modules.heads import ProjectionHead
 
-    whole("hidden", hidden, 1, WIDEST)  # also where no layer has it
+    whole("hidden", hidden, 1, WIDEST)  # checked even if no layer has this width
     between = [("hidden", hidden)] * (whole("layers", layers, 1, DEEPEST) - 1)
     _check_widths(("features", inputs), *between, ("dim", dim))
     one_of("last_norm", last_norm, get_args(LastNorm))
@@ -105,7 +105,7 @@ def chosen_head(
         if option not in allowed:
             own = f"takes {', '.join(allowed)}" if allowed else "takes no arguments"
             raise TypeError(f"lightly's {name} {own} beside hidden and dim, not {option!r}")
-        if option == "num_layers":  # with fewer, most of them have two
+        if option == "num_layers":  # asked for fewer, most heads have two layers
             whole(option, value, 1 if name == "MMCRProjectionHead" else 2, DEEPEST)
     built: nn.Module = known[name](**widths, **options)
     return built
@@ -113,7 +113,7 @@ def chosen_head(
 
 def _check_widths(*layers: tuple[str, int]) -> None:
     """Refuse widths of successive layers that are out of range, or that make too large a matrix."""
-    for name, width in dict(layers[1:]).items():  # the first is that of the features
+    for name, width in dict(layers[1:]).items():  # without the first width, that of the features
         whole(name, width, 1, WIDEST)
     for pair in pairwise(layers):
         matrix(*pair)

@@ -114,7 +114,7 @@ def create_model(
             f"timm model {name!r} does not take all of the options {sorted(options)}; "
             f"{type(model).__name__} takes {', '.join(takes)}"
         ) from error
-    except (AssertionError, ArithmeticError) as error:  # of numbers that do not fit each other
+    except (AssertionError, ArithmeticError) as error:  # options that do not fit each other
         if not options:
             raise
         raise ValueError(f"timm does not make {name!r} with {dict(options)}: {error}") from error
@@ -208,7 +208,7 @@ def check_image_size(
         )
     channels, *own = image_shape(model, options)
     if not model.pretrained_cfg.get("fixed_input_size"):
-        # After five halves, fewer than 64 pixels leave one, which some layers cannot halve again.
+        # Halved five times, fewer than 64 pixels leave one, which some layers cannot halve again.
         if size < 64 and not _takes(model, channels, size, size) and _takes(model, channels, *own):
             enough = next(
                 each for each in range(size, own[0] + 1) if _takes(model, channels, each, each)
@@ -257,7 +257,7 @@ def has_maskable_patches(model: Any) -> bool:
 
     parts = ("num_prefix_tokens", "embed_dim", "forward_features", "forward_head")
     embed = getattr(model, "patch_embed", None)
-    # Others, as Swin's, join patches from layer to layer.
+    # Other models, such as Swin, join patches from layer to layer.
     return isinstance(embed, PatchEmbed) and all(hasattr(model, part) for part in parts)
 
 
@@ -305,7 +305,7 @@ def image_statistics(
         return None
     import timm
 
-    source, _, rest = name.rpartition(":")  # as of "local-dir:FOLDER"
+    source, _, rest = name.rpartition(":")  # such as in "local-dir:FOLDER"
     described: dict[str, Any] = {}
     if path is not None:
         described = _described(Path(path).expanduser().parent)
@@ -483,7 +483,7 @@ def _in_order(
 
     def alike(name: str, timms: str) -> bool:
         shapes = [given[name].shape, own[timms].shape]
-        if timms in firsts:  # is adapted to the channels
+        if timms in firsts:  # timm adapts it to the number of channels
             shapes = [shape[:1] + shape[2:] for shape in shapes]
         ends = [each.rpartition(".")[2] for each in (name, timms)]
         return shapes[0] == shapes[1] and ends[0] == ends[1]

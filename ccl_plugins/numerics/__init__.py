@@ -19,5 +19,5 @@ from ccl_plugins.numerics.second_derivatives import differentiable_once as diffe
 from ccl_plugins.numerics.sinkhorn import sinkhorn as sinkhorn
 from ccl_plugins.numerics.streaming import queue_logsumexp as queue_logsumexp
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -145,7 +145,7 @@ def _of_classes(
 
     ``W = α u_a [a = b] + ridge β / (1 + β Σu) u_a u_b``; ``equal`` is α + β.
     """
-    alpha, ids = equal - beta, ids.contiguous()  # torch warns of a column of a table
+    alpha, ids = equal - beta, ids.contiguous()  # torch warns of a column that is not contiguous
     if valid is not None:
         ids = ids.masked_fill(~valid, torch.iinfo(ids.dtype).min)
     ordered = ids.sort().values

@@ -44,5 +44,5 @@ from ccl_plugins.objectives.ucl import SCL as SCL
 from ccl_plugins.objectives.ucl import UCL as UCL
 from ccl_plugins.objectives.ucl import Debiased as Debiased
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -421,7 +421,7 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
         """Compute ``defined_loss``, and ask the questions about the values in the pairs too."""
         try:
             terms, weights = self._counted(pairs)
-        except Exception:  # perhaps for a value of which a question asks
+        except Exception:  # a question may name the value that caused it
             questions.refuse()
             raise
         if not questions.answered(terms.sum()):

@@ -165,7 +165,7 @@ class Guided(Mixture):
             factors = self._factors(losses, pairs)
             total = torch.stack([f * part for f, part in zip(factors, losses, strict=True)]).sum(0)
             for learned in [part.learning(given) for part, given in parts]:
-                if learned is not None:  # its gradient alone
+                if learned is not None:  # this adds its gradient alone
                     total = total + (learned - learned.detach())
             if torch.is_grad_enabled():
                 self._observe(pairs, losses, factors)

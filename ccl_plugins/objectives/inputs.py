@@ -204,7 +204,8 @@ def _values(
         return z
     ask_of_values(key, z, questions, ignore)
     if not z.dtype.is_floating_point and z.dtype not in (torch.bool, torch.uint8):
-        z = z.clamp_min(-1 if ignore else 0)  # until that is read, an id may be an index
+        # Before the question is answered, an id may be an index.
+        z = z.clamp_min(-1 if ignore else 0)
     return z
 
 

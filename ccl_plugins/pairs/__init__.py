@@ -8,5 +8,5 @@ from ccl_plugins.pairs.patches import PatchScores as PatchScores
 from ccl_plugins.pairs.queue import Queue as Queue
 from ccl_plugins.pairs.samples import Samples as Samples
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

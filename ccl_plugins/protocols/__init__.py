@@ -62,5 +62,5 @@ from ccl_plugins.protocols.traits import trait as trait
 from ccl_plugins.protocols.transform import Transform as Transform
 from ccl_plugins.protocols.transform import TransformTraits as TransformTraits
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -148,7 +148,7 @@ def _instead(each: ReportedGroup, judges: Mapping[str, Measurement]) -> Iterator
         if column == "label" or judge.direction != "higher" or not after or chance is None:
             continue
         mean = statistics.fmean(after.values())
-        if (1 + chance) / 2 < mean <= 1:  # nearer to all of a share than to nothing
+        if (1 + chance) / 2 < mean <= 1:  # a share, and nearer to 1 than to chance
             nothing = f"features that say nothing would have {chance:.2g}"
             yield f"What its features do hold is {column}: {_read_at(judge, after)}, and {nothing}."
 

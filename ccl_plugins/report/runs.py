@@ -143,7 +143,7 @@ def _reads(run: Run, results: Sequence[Result]) -> dict[str, str | None]:
         lost -= {*run.recorded.conditions}
     except (ValueError, OSError):  # the data set is gone
         pass
-    if lost:  # what was measured says what they read, without their plug-in
+    if lost:  # without their plug-in, the measurements say what they read
         columns = [each for each in conditioned(results) if each not in read.values()]
         read |= {each: each for each in columns} or dict.fromkeys(sorted(lost))
     return read

@@ -7,5 +7,5 @@ from ccl_plugins.samplers.same_condition import SameCondition as SameCondition
 from ccl_plugins.samplers.uniform import Uniform as Uniform
 from ccl_plugins.samplers.weighted import Weighted as Weighted
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

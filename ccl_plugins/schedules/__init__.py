@@ -5,5 +5,5 @@ from ccl_plugins.schedules.cosine import Cosine as Cosine
 from ccl_plugins.schedules.step import Step as Step
 from ccl_plugins.schedules.warm_up import WarmUp as WarmUp
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

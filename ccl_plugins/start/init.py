@@ -255,7 +255,7 @@ def chosen(options: argparse.Namespace, path: Path, file: Path) -> tuple[str, st
     except ValueError as error:
         if options.group is not None or not contents.group:
             raise
-        # A group that nobody has named may not divide; if the images alone do not, either, it says why.
+        # A group that the user did not name may not divide the images: try without it.
         proposed, contents = contents.group, replace(contents, group="")
         title, text, said = first_pipeline(contents, wishes, call, str(file))
         contents.notes[:] = [

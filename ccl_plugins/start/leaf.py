@@ -273,7 +273,7 @@ class Chooser:
             if (by := self._head(name)) == "regression":
                 way["weight"] = 3.0
             elif self.contents.variables[name].values > self.batch / 2:
-                by, way = "prototypes", {"weight": 1.0}  # a batch has too few of each for a head
+                by, way = "prototypes", {"weight": 1.0}  # too few samples of a class in a batch
             guides.append({"on": name, "keep": False, "by": by, **way})
         hidden, said = self._several(wishes.suppress)
         kept = _listed((wishes.keep,) if wishes.keep else wishes.weak)

@@ -90,7 +90,7 @@ def look_at(
     Raises:
         ValueError: If no image can be read, with the first reasons, or if their channels differ.
     """
-    reading(mode or "all", levels, page)  # refuses what the data set does
+    reading(mode or "all", levels, page)  # refuses what the data set refuses
     kinds = _of_some(paths, source, lambda path: _kind(pages_in(path, "all", page)))
     color = all(each.color and not path.lower().endswith(".npy") for path, each in kinds.items())
     notes = []
@@ -117,7 +117,7 @@ def look_at(
     how = reading(mode, levels, page)
     as_held = mode == "RGB" and levels is None
     sums = [kind.sums for kind in kinds.values() if as_held and kind.sums]
-    if len(sums) < len(kinds):  # some are read as other numbers than their files hold
+    if len(sums) < len(kinds):  # some images are read as other numbers than their files hold
         seen = _of_some(paths, source, lambda path: _sums(read_image(path, **how)), [*kinds])
         sums = [*seen.values()]
     count, total, squares = (torch.stack(each).sum(0) for each in zip(*sums, strict=True))

@@ -193,7 +193,7 @@ def embed_split(
     embedded, in_file = _forward(method, function, split, transform, batch_size, workers, into)
     if not in_file:
         return ranks.gather_rows(embedded, size).cpu()
-    ranks.all_of(True)  # the rows of the others are there
+    ranks.all_of(True)  # waits for the rows of the other processes
     return embedded
 
 

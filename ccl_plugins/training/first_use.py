@@ -105,7 +105,7 @@ def check_loss(objective: Any, loss: Any) -> None:
             f"{type(objective).__name__}.loss must return one number, a float tensor of shape (), not"
             f" {_type_of(loss)}"
         )
-    # A loss of 0 has none where no anchor counts, which `step_checks.nothing_counts` says.
+    # Where no anchor counts, a loss of 0 has no gradient: `step_checks.nothing_counts` says so.
     if torch.is_grad_enabled() and not loss.requires_grad and bool(loss):
         raise ValueError(
             f"the loss of {type(objective).__name__} has no gradient: compute it from the pairs' anchors"

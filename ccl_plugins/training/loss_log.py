@@ -61,7 +61,7 @@ class LossLog(Callback):
         self._since = time.perf_counter()
         publish(trainer, pl_module.described)  # Lightning has deleted what was published before
         for callback in trainer.callbacks:  # type: ignore[attr-defined]
-            # A run that it ended stays ended when it is resumed.
+            # A run that early stopping ended stays ended when it is resumed.
             if isinstance(callback, EarlyStopping) and callback.stopped_epoch:
                 trainer.should_stop = True
 

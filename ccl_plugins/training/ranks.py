@@ -73,7 +73,8 @@ def ask(given: Tensor) -> Tensor:
 def _of_first(tensor: Tensor) -> Tensor:
     """The first process's tensor on all; the others pass one of the same shape and type."""
     near = tensor.to(_device()).contiguous()
-    dist.broadcast(near.flatten().view(torch.uint8), src=0)  # not all types can be sent, as int16
+    # Some types, such as int16, cannot be sent.
+    dist.broadcast(near.flatten().view(torch.uint8), src=0)
     return near.cpu()
 
 

@@ -60,7 +60,7 @@ def take_step(
         sphere = embedded.normalized()
         if objective.embedding != "raw":
             embedded = sphere
-        # A condition is of the same numbers beside an objective on raw embeddings, in a mixture say.
+        # Conditions read unit vectors, also beside an objective on raw embeddings in a mixture.
         samples = Samples(
             {**tables.look_up(index, read), **tables.observe(sphere)},
             index,

@@ -130,7 +130,7 @@ def nothing_counts(loss: Tensor, objective: Any, pairs: Any, step: int, findings
         return False
     names = {name for name, _ in findings.said}
     if names & {"a-condition-is-constant", "a-condition-is-unique-per-sample"}:
-        return True  # this is why
+        return True  # these findings say why
     finding = Finding(
         "no-anchor-of-the-batch-counts",
         step,

@@ -56,7 +56,7 @@ class Embeddings(fitted.Embeddings):
 
     def nearest(self, centroids: Tensor) -> Tensor:
         """(N,) the nearest of the points (k, d) to each; called by the first process, the others `help`."""
-        self()  # refused before the others are asked, if it is
+        self()  # it may refuse, before the other processes are asked
         return self.help(ranks.ask(centroids))
 
     def help(self, centroids: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ class Tables:
             reads = trait(due[names[0]], "reads_embeddings")
             given = Embeddings(partial(embed, reads) if isinstance(reads, str) else embed, device)
             if ranks.world_size() > 1 and reads:
-                given()  # with all processes, since the first one fits alone
+                given()  # all processes embed together; then the first one fits alone
             left_out, refreshed = self.left_out(), names[0] in self.tables
             fit = partial(self._fit, names, epoch, split, given)
             for name, table in ranks.on_first(fit, given.help).items():
@@ -166,7 +166,7 @@ class Tables:
     def _hold(self, name: str, table: Table, epoch: int) -> None:
         condition = self.conditions[name]
         self.tables[name], self.epochs[name] = table, epoch
-        complete = trait(condition, "missing") == "error"  # it has been checked
+        complete = trait(condition, "missing") == "error"  # a check found no missing value
         self.variables[name] = Variable(table.values, condition.value_type, complete=complete)
         self._in_file[name] = place_of(table.values) is not None
         self._on_device.clear()

@@ -12,5 +12,5 @@ from ccl_plugins.transforms.noise import NoiseTransform as NoiseTransform
 from ccl_plugins.transforms.simclr import SimCLRTransform as SimCLRTransform
 from ccl_plugins.transforms.tokens import TokenTransform as TokenTransform
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

@@ -7,5 +7,5 @@ from ccl_plugins.training.findings import Finding as Finding
 from ccl_plugins.watching.symptoms import Observation as Observation
 from ccl_plugins.watching.symptoms import Symptom as Symptom
 
-# Without the folder's modules, which alone have a spec: one may have the name of a package.
+# No modules: `import *` must not hide a package of the same name, such as timm.
 __all__ = [n for n, each in vars().items() if n[0] != "_" and not hasattr(each, "__spec__")]

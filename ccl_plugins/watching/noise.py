@@ -42,7 +42,7 @@ def unmoved(evaluators: Iterable[Evaluator], train: Frozen, test: Frozen) -> Ite
                     _values(evaluator, *_noise(evaluator, *some, seed=seed, told=told)) == values
                     for seed, told in ((0, False), (1, False), (2, True))
                 )
-            except Exception:  # where it is measured itself, it says so
+            except Exception:  # the measurement itself will report it
                 continue
         if same:
             name, value = next(iter(values.items()))

@@ -354,7 +354,7 @@ class Collapse(Symptom):
         if not (equal and before and seen.step >= SHORT) and not (seen.late and narrowed):
             return
         if seen.moved() < UNMOVED and not narrowed:
-            return  # it has always been so, and the loss says why it stays so
+            return  # equal from the start: the symptoms of the loss say why
         if scale is None:
             remedy = (
                 f"lower fit.optimizer.lr (now {seen.rate:g}), or take an objective with negatives"
@@ -433,7 +433,7 @@ class RisingLoss(Symptom):
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Compare the loss with its start and its best."""
         if trait(seen.objective, "adversarial"):
-            return  # in a game it may be right that it rises
+            return  # in an adversarial game, a rise may be right
         if seen.fresh:  # another condition has another loss
             self.best = math.inf
         best = min(self.best, seen.start.loss) if seen.start.scale else self.best
@@ -494,7 +494,7 @@ class UnmovedLoss(Symptom):
     def look(self, seen: Observation) -> Iterator[Finding]:
         """Compare the loss with its start, with half of the time before, and with guessing."""
         if trait(seen.objective, "adversarial"):
-            return  # in a game it may be right that it stays
+            return  # in an adversarial game, a constant loss may be right
         loss = seen.recent
         if self.halfway == math.inf and seen.halfway:
             self.halfway = loss
