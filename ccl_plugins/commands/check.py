@@ -25,7 +25,7 @@ class Check:
         add_json(parser)
 
     def run(self, arguments: argparse.Namespace) -> int:
-        from ccl_plugins.testing.suite import and_others, by_cause, checks, run
+        from ccl_plugins.testing.suite import and_others, by_cause, checks, on_one_line, run
 
         checked = {registry().host, *map(engine.normalize, arguments.names)}
         report = sys.stderr if arguments.json else sys.stdout
@@ -50,14 +50,12 @@ class Check:
                         if state == "expected":
                             print(f"{check} failed as expected: {outcome.reason}", file=report)
                         if state == "skipped":
-                            skipped[check.component, _on_one_line(outcome.reason)] += 1
+                            skipped[check.component, on_one_line(outcome.reason)] += 1
                     for outcome, others in by_cause(outcomes):
+                        law, _, found = outcome.reason.partition("\n")
                         which = f"{outcome.check}{and_others(others)}"
-                        print(
-                            f"{which} failed: {_on_one_line(outcome.reason)}",
-                            file=report,
-                            flush=True,
-                        )
+                        below = f"\n  {on_one_line(found)}" if found else ""
+                        print(f"{which} failed: {law}{below}", file=report, flush=True)
                 for (component, reason), count in skipped.items():
                     print(f"{component} {count} skipped: {reason}", file=report)
                 shown = ["passed", "failed", "skipped"] + ["expected"] * bool(states["expected"])
@@ -68,7 +66,3 @@ class Check:
         if arguments.json:
             print(rows.json())
         return 1 if any(row["state"] == "failed" for row in rows) else 0
-
-
-def _on_one_line(text: str) -> str:
-    return " ".join(text.split())

@@ -89,7 +89,7 @@ class Check:
                     " writes files into a folder, or give"
                     f' examples={{"{self.subject}": function of a folder}}'
                 ) from error
-            law = (inspect.getdoc(self.law) or self.name).replace("`", "")
+            law = on_one_line((inspect.getdoc(self.law) or self.name).replace("`", ""))
             cause = cause_of(error)
             if cause is None or not isinstance(self.subject, Subject):
                 raise Broken(f"{law}\n  {cause or error}".rstrip()) from error
@@ -112,7 +112,7 @@ class Broken(AssertionError):
     """A law is broken.
 
     Args:
-        message: The law and what broke it.
+        message: The law on the first line, and what broke it on the next lines.
         same_as: The law of the same component that the same cause broke before, or "".
     """
 
@@ -128,7 +128,7 @@ class Outcome:
     check: Check
     state: Literal["passed", "failed", "skipped", "expected"]
     reason: str = ""
-    """The law and what broke it, why the check was skipped, or why the law is expected to be broken."""
+    """Why the check was skipped or may fail; of a broken law its text, and below it what broke it."""
     same_as: str = ""
     """The law of the same component that the same cause broke before."""
 
@@ -273,6 +273,11 @@ def check(
         number = sum(outcome.state == "failed" for outcome in outcomes)
         lines = [f"{number} of {len(outcomes)} checks failed", *broken]
         raise AssertionError("\n\n".join(lines))
+
+
+def on_one_line(text: str) -> str:
+    """A text without line breaks, for a report."""
+    return " ".join(text.split())
 
 
 def and_others(names: Sequence[str]) -> str:
