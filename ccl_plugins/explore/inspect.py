@@ -53,6 +53,9 @@ class InspectionTable(TextTable):
                 "the run would stop at an image that cannot be read, as the notes say"
             )
 
+    def __str__(self) -> str:
+        return super().__str__() if self else "\n".join(self.notes)
+
     def json(self) -> str:
         """The inspection as a JSON object."""
         return json.dumps({**asdict(self.inspection), "faults": self.faults}, indent=2)
@@ -60,6 +63,8 @@ class InspectionTable(TextTable):
 
 def _lines(inspection: Inspection) -> list[str]:
     lines = [", ".join(f"{n} {split} samples" for split, n in inspection.samples.items())]
+    if len(inspection.samples) == 2 and all(row["column"] != "label" for row in inspection.columns):
+        lines[0] += ", none of them with a label"
     if looked := sum(inspection.looked.values()):
         lines[0] += f"; {looked} of {sum(inspection.samples.values())} images were looked at"
     if inspection.step:

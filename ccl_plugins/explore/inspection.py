@@ -84,11 +84,12 @@ class Inspection:
     """The result of an inspection.
 
     Args:
-        columns: For each column of the metadata: ``column``, ``type``, ``values`` (the number of
-            different values), ``missing`` training samples, ``least`` (the samples of the rarest
-            class), ``chance`` (the share of the most frequent class of the test split, which
-            guessing reaches) and ``of label``, the share of information about the label: of the
-            label's entropy for classes, and of the numbers' variance between labels for numbers.
+        columns: For each column of the metadata (a label only if a sample has one): ``column``,
+            ``type``, ``values`` (the number of different values), ``missing`` training samples,
+            ``least`` (the samples of the rarest class), ``chance`` (the share of the most frequent
+            class of the test split, which guessing reaches) and ``of label``, the share of
+            information about the label: of the label's entropy for classes, and of the numbers'
+            variance between labels for numbers.
         samples: The number of samples of each split.
         notes: Problems, and the effect of kernels on conditions, one line each.
         step: ``seconds`` of an optimizer step, ``hours`` of the whole run without evaluation, and
@@ -371,19 +372,25 @@ def _columns(schema: Mapping[str, ValueType], train: Any, test: Any) -> Iterator
             continue
         variable = Variable(torch.as_tensor(train.metadata[name]), value_type)
         values, missing, known = variable.values, variable.missing, variable.present
+        if name == "label" and not len(known) and not len(_present(test, name, value_type)):
+            continue  # data without labels have this column too
         row: dict[str, Any] = {"column": name, "type": value_type}
         row["values"] = len(known.unique(dim=0)) if len(known) else 0
         row["missing"] = int(missing.sum())
         row["least"] = row["chance"] = row["of label"] = None
         if len(known) and value_type == "categorical" and known.ndim == 1:
             row["least"] = int(known.unique(return_counts=True)[1].min())
-            seen = Variable(torch.as_tensor(test.metadata[name]), value_type).present
-            if len(seen):
+            if len(seen := _present(test, name, value_type)):
                 row["chance"] = float(seen.unique(return_counts=True)[1].max()) / len(seen)
         if name != "label" and schema.get("label", "categorical") == "categorical":
             both = ~missing & (label >= 0)
             row["of label"] = _told(values[both], label[both], value_type)
         yield row
+
+
+def _present(split: Any, name: str, value_type: ValueType) -> Tensor:
+    """The values of a column, of the samples that have one."""
+    return Variable(torch.as_tensor(split.metadata[name]), value_type).present
 
 
 def _told(values: Tensor, label: Tensor, value_type: ValueType) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -361,6 +362,21 @@ def test_what_needs_more_samples_than_a_few_steps_have_is_noted(file, capsys):
     found = json.loads(capsys.readouterr().out)
     assert not found["step"]
     assert "it would need more samples: k=20 clusters" in "\n".join(found["notes"])
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("others", ["", '"site"'])
+def test_data_without_a_label_have_no_row_for_it(file, capsys, others):
+    given = f'split = "part", label = "", columns = [{others}]'
+    text = BY_SITE.replace('split = "part"', given)
+    text = text.replace('{use = "column", name = "site"}', '"instance"')
+    file.write_text(text.replace('"knn"', '"rankme"'))
+    assert main(["inspect", str(file), "--quick"]) == 0
+    told = capsys.readouterr().out
+    assert "40 train samples, 20 test samples, none of them with a label" in told
+    assert "\nlabel " not in told
+    assert "(none)" not in told
+    assert bool(re.search(r"^site +categorical +3 ", told, re.MULTILINE)) == bool(others)
 
 
 def test_of_a_label_that_is_a_number_nothing_is_told():
