@@ -72,8 +72,8 @@ class MLP(OfColumn):
         (x, known), (x_test, wanted) = read(train, self.column), read(test, self.column)
         if len(x) < 20:
             raise ValueError(f"an MLP needs 20 training samples or more, but there are {len(x)}")
-        # A feature that is constant in training, as of a dead unit, keeps its unit: divided by nearly 0, a
-        # test sample's other value would drown all else.
+        # A feature that is constant in training, such as a dead unit's, is not scaled: divided by nearly 0,
+        # a test sample's other value would exceed all other features.
         center, scale = x.mean(0), x.std(0)
         scale = torch.where(scale > 1e-9 * x.abs().amax(0), scale, 1.0)
         x, x_test = (x - center) / scale, (x_test - center) / scale

@@ -393,7 +393,7 @@ def _begin(prepared: Prepared) -> None:
             folder.clear()  # what is left of a run that was killed before its first checkpoint
     folder.delete_partial()
     if not _is_finished(checked):
-        forget_measurements(folder)  # of older weights
+        forget_measurements(folder)  # these are of older weights
     write_json(folder.claim(folder.record), prepared.record)
 
 

@@ -344,7 +344,7 @@ def _try_images(
         faults.of(widths, parts, _some(train, [row]), settings)
     if len(faults.found) > before:
         return
-    if len(rows) > 1:  # as a batch of training
+    if len(rows) > 1:  # as training does with a batch
         together = bool(trait(parts.transform, "batch_transforms"))
         items = Items(train, parts.transform, settings.seed, together)
         keys = [(0, place, row) for place, row in enumerate(rows)]
@@ -368,7 +368,7 @@ def _noting(notes: list[str]) -> Iterator[None]:
 def _columns(schema: Mapping[str, ValueType], train: Any, test: Any) -> Iterator[dict[str, Any]]:
     label = torch.as_tensor(train.metadata["label"])
     for name, value_type in schema.items():
-        if name not in train.metadata:  # it is chosen away, or computed on use
+        if name not in train.metadata:  # the column is left out by choice, or computed on use
             continue
         variable = Variable(torch.as_tensor(train.metadata[name]), value_type)
         values, missing, known = variable.values, variable.missing, variable.present

@@ -54,7 +54,7 @@ class Curves:
             if n == given or (given[-1:] == "/" and n.startswith(given))
         ]
         drawn = [*dict.fromkeys(drawn)]
-        if self.names is None:  # what was logged once, as of a table, is no curve
+        if self.names is None:  # a number that was logged once, such as a table's, is no curve
             several = [n for n in drawn if any(len(c.get(n, ())) > 1 for c in logged.values())]
             drawn = several or drawn
         if not drawn:

@@ -104,7 +104,7 @@ def delete_abandoned(folder: Path) -> None:
         lock = _lock(left)
         try:
             lock.acquire(blocking=False)
-        except OSError:  # it is in use, or no such folder
+        except OSError:  # the folder is in use, or there is none
             continue
         _delete(left, lock)
 

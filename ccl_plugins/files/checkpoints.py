@@ -102,7 +102,7 @@ def versions() -> dict[str, str]:
     return {name: _version(name) for name in names}
 
 
-_version = functools.cache(metadata.version)  # it parses a file of some kilobytes each time
+_version = functools.cache(metadata.version)  # each look-up parses a file of some kilobytes
 
 
 def require_plain(data: Any, place: str) -> None:

@@ -75,7 +75,7 @@ def owning(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
         _delete_lock(folder)
         lock.release()
         if is_new:
-            with suppress(OSError):  # it has files, or another process waits in it
+            with suppress(OSError):  # the folder has files, or another process waits in it
                 folder.rmdir()
 
 

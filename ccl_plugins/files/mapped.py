@@ -287,7 +287,7 @@ class Filling:
         else:
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / self._name
-            if not self.part.start:  # one process notes it for all
+            if not self.part.start:  # one process notes the file for all
                 RunFolder(self._folder.parent).note(path)
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             self._file = os.fdopen(os.open(path, flags, 0o644), "r+b")

@@ -313,7 +313,7 @@ class RunFolder:
         sync_folder(self.path)
         try:
             self.delete(*(self.path / name for name in names))
-            for folder in (self.checkpoints, *self.exports.values()):  # of writes that were killed
+            for folder in (self.checkpoints, *self.exports.values()):  # left by killed writes
                 if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
                     folder.rmdir()
         except OSError as error:

@@ -375,7 +375,7 @@ def without_memory(name: str, options: Mapping[str, Any]) -> Any:
     with torch.device("meta"):
         try:
             return create_model(name, False, options).eval()
-        except (RuntimeError, NotImplementedError):  # it reads numbers while it is made
+        except (RuntimeError, NotImplementedError):  # the model reads numbers while it is made
             return None
 
 

@@ -101,7 +101,7 @@ def conditional_columns(
         Tsai et al., Conditional Contrastive Learning with Kernel (2022), Proposition 2.2.
     """
     out = dtype or (torch.float64 if z.dtype == torch.float64 else torch.float32)
-    rows = slice(*ends(rows, len(z)))  # of the batch, without the queue
+    rows = slice(*ends(rows, len(z)))  # rows of the batch, without the queue
     with torch.no_grad(), torch.autocast(z.device.type, enabled=False):
         batch = as_vectors(z)
         if batch.dtype.is_floating_point:
@@ -110,7 +110,7 @@ def conditional_columns(
             if rank is not None and rank < m and not (landmarks is not None and landmarks < rank):
                 return _primal(kernel, parts, ridge, rows, valid, out, gram)
             values = torch.cat(parts).double()
-            classes: Any = getattr(kernel, "classes", None)  # of several conditions
+            classes: Any = getattr(kernel, "classes", None)  # a kernel of several conditions has it
             if classes is not None and (ids := classes(values)) is not None:
                 equal = similarities(kernel, values[:1], values[:1]).double()[0, 0]
                 return _of_classes(equal, torch.zeros_like(equal), ids, ridge, rows, valid, out)

@@ -83,7 +83,7 @@ class HSIC(ContrastiveObjective):
         # With partners, the views after the first show images of other values.
         views = pairs.anchors if pairs.samples.partner is None else pairs.anchors[:1]
         if missing is not None:
-            views = fill_missing(views, missing)  # which nothing weighs, and a median sees
+            views = fill_missing(views, missing)  # they have no weight, but a median sees them
         estimates: list[Tensor] = []
         for i, similar in enumerate(compared(self.embedding_kernel, views.unbind(), missing)):
             if not estimates or pairs.samples.condition[self.on].ndim == 3:

@@ -167,7 +167,7 @@ class DINOLoss(SelfDistillation):
             values = functional.cross_entropy(scores, target, reduction="none")
             rows.append((values, torch.full_like(values, len(keys))))
         if torch.is_grad_enabled():
-            self.collect(pairs.keys.flatten(0, 1))  # of all processes
+            self.collect(pairs.keys.flatten(0, 1))  # keys of all processes
         return stack_rows(rows)
 
     def _of_own_keys(self, pairs: Pairs) -> Tensor:

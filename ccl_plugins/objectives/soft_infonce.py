@@ -125,7 +125,7 @@ class SoftInfoNCE(ContrastiveObjective):
         has_positives = (targets.amax(1) > EMPTY / 2).to(logits.dtype)
         logits = logits / self.temperature
         log_all = logsumexp(masked(logits, compared))
-        # -Σ_j t_ij log( e_ij / Σ_k e_ik ).  No term is below 0, as the difference of the log-sum and a mean
-        # of logits may be by rounding.
+        # -Σ_j t_ij log( e_ij / Σ_k e_ik ).  No term is below 0; the difference of the log-sum and a mean of
+        # logits could be, by rounding.
         values = (targets.softmax(1) * (log_all[:, None] - logits)).sum(1)
         return values * has_positives, has_positives

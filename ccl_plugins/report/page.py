@@ -272,7 +272,7 @@ def _neighbors(pictured: Mapping[str, Run]) -> dict[str, Any]:
     shown: dict[str, Any] = {"queries": []}
     try:
         shown = {"queries": [*neighbors(pictured)]}
-    except Exception as error:  # of a plug-in's data set or backbone: it costs these pictures alone
+    except Exception as error:  # a plug-in's fault costs these pictures alone
         shown["reason"] = engine.one_line(error)
     return {"neighbors": shown, "ranks": range(1, NEIGHBORS + 1)}
 

@@ -86,7 +86,7 @@ def _picture_of(
             "alt": f"{title}. {caption}",
             **_embedded(figure),
         }
-    except Exception as error:  # of a plug-in's figure: it costs its own picture alone
+    except Exception as error:  # a plug-in's figure may fail: it costs its own picture alone
         caption = registry().summary(spec)
         return {"title": title, "caption": caption, "src": "", "reason": engine.one_line(error)}
 

@@ -431,7 +431,7 @@ def plain(text: str) -> str:
 def code(text: str) -> str:
     """A text on one line as code, also for a table cell."""
     text = printable(text)
-    if "|" in text or not text:  # which ends a cell of a table, in code as well
+    if "|" in text or not text:  # "|" ends a cell of a table, in code as well
         return f"<code>{plain(text)}</code>"
     ticks = _longer(text, 1)
     blank = " " if text.startswith("`") or text.endswith("`") else ""

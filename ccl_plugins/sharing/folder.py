@@ -173,7 +173,7 @@ def write_onnx(file: Path, program: Any) -> None:
     """
     try:
         with redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of torch, about itself
+            warnings.simplefilter("ignore")  # torch warns about its own code
             made: Any = torch.onnx.export(
                 program,
                 dynamo=True,
@@ -181,7 +181,7 @@ def write_onnx(file: Path, program: Any) -> None:
                 input_names=["images"],
                 output_names=["features"],
             )
-    except RuntimeError as error:  # which torch.onnx.errors.OnnxExporterError is
+    except RuntimeError as error:  # torch.onnx.errors.OnnxExporterError derives from it
         reason = str(error).strip().partition("\n")[0]
         raise ValueError(f"the backbone has no model of ONNX: {reason}") from error
     for node in made.model.graph.all_nodes():

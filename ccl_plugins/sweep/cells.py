@@ -66,7 +66,7 @@ def begin(sweep: Sweep, *, resume: bool = False) -> None:
         import_optuna()
     file, queue = sweep.out / "sweep.json", CellQueue(sweep)
     with queue.locked():
-        delete_abandoned(sweep.out)  # of a process that was killed while it wrote the definition
+        delete_abandoned(sweep.out)  # left by a process that was killed as it wrote this
         if file.exists():
             _check_same(sweep, read_json(file), resume)
         elif other := sorted({each.name for each in sweep.out.iterdir()} - {queue.folder.name}):
@@ -182,7 +182,7 @@ def _run_cell(
         held_rows(prepared.splits[0])
 
     def before(untrained: Mapping[str, Any]) -> None:
-        # What cannot choose is told before the training.
+        # A metric that cannot choose is refused before the training.
         wanted = (sweep.metric, *sweep.subject_to)
         for name in wanted:
             _of(untrained, name)

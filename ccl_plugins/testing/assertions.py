@@ -106,7 +106,7 @@ def require_same_in_another_process(function: Callable[..., Any], *args: Any) ->
     except CannotBeSent as error:
         raise SkipTest(f"it cannot be sent to another process: {error}") from error
     except AssertionError as error:
-        if "daemonic" not in str(error):  # of multiprocessing
+        if "daemonic" not in str(error):  # the word of multiprocessing's error
             raise
         raise SkipTest("it starts processes, which the kit's other process cannot") from error
     if theirs == hash(WORD):
@@ -116,9 +116,9 @@ def require_same_in_another_process(function: Callable[..., Any], *args: Any) ->
 
 
 def _with_hash(function: Callable[..., Any], *args: Any) -> tuple[int, Any]:
-    if torch.distributed.get_rank() != 0:  # one answer is enough, and each costs as much
+    if torch.distributed.get_rank() != 0:  # one answer is enough
         return hash(WORD), None
-    # As in a process alone: what gathers over a group would see the batch twice.
+    # As in a process alone: a function that gathers over a group would see the batch twice.
     with mock.patch.object(torch.distributed, "is_initialized", return_value=False):
         return hash(WORD), function(*args)
 

@@ -169,7 +169,7 @@ def check_images_before_do_not_count(subject: Subject) -> None:
         try:
             expected = _features(subject.build().eval(), torch.ones(shape))
             found = _features(used, torch.ones(shape))
-        except Exception:  # it takes no images of this size, or, of lazy layers, of no second one
+        except Exception:  # it takes no images of this size, or lazy layers take no second size
             continue
         where = f"images of {shape[2]}x{shape[3]} after others of {height}x{width}"
         require_equal(found, expected, where)
@@ -399,7 +399,7 @@ def check_patches_are_in_place(subject: Subject) -> None:
         raise SkipTest("it has no patches(x)")
     try:
         patches(x)
-    except ValueError as error:  # it has none with these parameters
+    except ValueError as error:  # it has no patches with these parameters
         raise SkipTest(f"patches(x) raised {one_line(error)}") from error
     _require_patches_in_place(patches, x)
 

@@ -490,7 +490,7 @@ def check_gives_the_column_that_it_names(subject: Subject) -> None:
             for name in split.metadata
         }
         others = [name for name, is_read in reads.items() if is_read]
-        # One that reads none has the column from elsewhere, as a file.
+        # A condition that reads no column of the split may read it elsewhere, such as in a file.
         require(reads[column] or not others, f"it names {column!r}, and reads {', '.join(others)}")
     if not named:
         raise SkipTest("it names no column")

@@ -467,7 +467,7 @@ def check_an_item_is_always_the_same(subject: Subject) -> None:
         with mock.patch.object(worker, "_worker_info", info):
             for row in rows:
                 require_identical(_image(other, row, name), images[row], "in the second worker")
-        if hasattr(split, "__getitems__"):  # which loaders call, in the order of a sampler
+        if hasattr(split, "__getitems__"):  # loaders call it, in the order of a sampler
             batch = [*reversed(rows)]
             for row, (image, target) in zip(batch, split.__getitems__(batch), strict=True):
                 item = {f"row {row} of {name}": _pixels(image)}
@@ -551,7 +551,7 @@ def _require_apart(dataset: Any, setting: str) -> None:
     if within:
         return
     for row, first in ((0, len(splits[0]) - 1), (len(splits[1]) - 1, 0)):
-        over = (row, first) in again  # as of splits that are parts of a list
+        over = (row, first) in again  # such as for splits that are parts of a list
         report = f"{setting}row {row} of test is row {first} of training: the splits overlap there"
         require(not over, report)
 

@@ -43,7 +43,7 @@ def check_is_listed_without_imports(distribution: Distribution) -> None:
     In a module of hooks, import slow libraries inside the functions that use them, and let it stand beside
     a package that imports its components.
     """
-    # Alone, as others' hooks are imported too.
+    # Without the other distributions, whose hooks are imported too.
     others = {each.name for each in registry().plugins} - {distribution.name, registry().host}
     modules = {spec.target.partition(":")[0] for spec in distribution.specs}
     done = subprocess.run(

@@ -80,7 +80,7 @@ def require_named(subject: Subject, name: str, value: object) -> None:
     params = {**subject.choice.params, name: value}
     try:
         changed = registry().choose(subject.kind, subject.spec.id, **params)
-    except engine.InvalidParameter:  # of another type
+    except engine.InvalidParameter:  # the value has a wrong type
         return
     require_built_or_named(subject.chosen_as(changed), name)
 

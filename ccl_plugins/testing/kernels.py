@@ -228,7 +228,7 @@ def check_works_on_any_device(subject: Subject) -> None:
     kernel = _build(subject)
     for name, (a, b) in values(kernel).items():
         built = kernel.kernel if isinstance(kernel, Joint) else kernel
-        if isinstance(built, nn.Module):  # as part of its objective
+        if isinstance(built, nn.Module):  # as it is moved with its objective
             built.to("meta")
         gram = kernel(a.to("meta"), b.to("meta"))
         require(gram.device.type == "meta", f"for {name} it is on the device {gram.device}")

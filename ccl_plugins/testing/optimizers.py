@@ -165,7 +165,7 @@ def check_a_step_takes_a_closure(subject: Subject) -> None:
     require(bool(losses), "it did not call the closure")
     right = returned is not None and float(torch.as_tensor(returned).detach()) in map(float, losses)
     require(right, f"it returned {returned!r}, and the closure {losses[0]!r}")
-    if len(losses) == 1:  # one that calls it again, as a line search does, has more gradients
+    if len(losses) == 1:  # a line search calls the closure again, and has more gradients
         weights = [parameter.detach() for parameter in made.parameters()]
         require_equal(weights, expected, "with the gradients of a closure")
 

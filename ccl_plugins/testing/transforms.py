@@ -81,7 +81,7 @@ def check_gives_as_many_views_as_it_says(subject: Subject) -> None:
         more = registry().choose(subject.kind, subject.spec.id, **{**params, "count": count + 1})
         try:
             built = subject.chosen_as(more).build()
-        except ValueError:  # of this number alone
+        except ValueError:  # the transform refuses this number
             return
         _require_views(built, sample)
 
@@ -331,7 +331,7 @@ def check_remembers_no_image(subject: Subject) -> None:
     if not isinstance(batch, Tensor):
         return
     if _takes_images(built, batch):
-        like = batch[0].clone()  # of the same sum, and with the same corners and borders
+        like = batch[0].clone()  # with the same sum, corners and borders
         like[:, 8:24] = like[:, 8:24].flip(1)
         expected = subject.build().plain(like)
         built.plain(batch[0])

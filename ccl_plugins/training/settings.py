@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ccl_plugins.arguments import MOST, fraction, non_negative, one_of, positive, whole
 
-if TYPE_CHECKING:  # which would import torch, and `ccl train --help` reads the settings
+if TYPE_CHECKING:  # not at run time: `ccl train --help` reads the settings without torch
     from ccl_plugins.protocols import Length, Optimizer, Schedule
 
 PRECISIONS = ("32-true", "16-mixed", "bf16-mixed", "64-true")
@@ -198,7 +198,7 @@ class FitSettings:
 
     def length(self, batches: int) -> Length:
         """The length of a run whose epochs have the given number of batches."""
-        from ccl_plugins.protocols import Length  # late, as torch comes with it
+        from ccl_plugins.protocols import Length  # late: it imports torch
 
         steps = -(-batches // self.accumulate)
         lacking = steps * self.accumulate - batches
@@ -231,7 +231,7 @@ class FitSettings:
             return None
         if isinstance(self.compile, Mapping):
             return dict(self.compile)
-        import torch  # late, as the settings are read for `ccl train --help`
+        import torch  # late: `ccl train --help` reads the settings without torch
 
         backend = "inductor" if self.compile is True else self.compile
         if backend not in torch.compiler.list_backends(exclude_tags=()):

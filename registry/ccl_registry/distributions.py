@@ -71,7 +71,7 @@ def installed(project: str) -> tuple[list[Plugin], tuple[Remnant, ...]]:
         if not is_version(version):
             version, faults = "", (*faults, _wrong("Version", version))
         plugins.append(Plugin(name, version, tuple(_places(found)), entries, faults))
-    return plugins, tuple(dict.fromkeys(remnants))  # of a folder that is twice on the path
+    return plugins, tuple(dict.fromkeys(remnants))  # once, even if a folder is twice on the path
 
 
 def _entries(distribution: Distribution, project: str) -> tuple[tuple[Entry, ...], tuple[str, ...]]:
@@ -81,7 +81,7 @@ def _entries(distribution: Distribution, project: str) -> tuple[tuple[Entry, ...
         if project not in (distribution.read_text(file) or ""):
             return (), ()
         entries = [Entry(e.group, e.name, e.value) for e in distribution.entry_points]
-    except TypeError:  # of importlib.metadata
+    except TypeError:  # importlib.metadata raises it
         return (), (f"its {file} has a line that is not name = module:Class",)
     except (OSError, ValueError) as error:
         return (), (f"its {file} cannot be read ({one_line(error)})",)
@@ -91,7 +91,7 @@ def _entries(distribution: Distribution, project: str) -> tuple[tuple[Entry, ...
 def _head(distribution: Distribution) -> _Head:
     try:
         fields = distribution.metadata
-    except FileNotFoundError:  # of importlib_metadata, which replaces Python's own once imported
+    except FileNotFoundError:  # importlib_metadata replaces Python's own once imported
         return _Head(fault="it has no METADATA")
     except (OSError, ValueError) as error:
         return _Head(fault=f"its METADATA cannot be read ({one_line(error)})")
@@ -110,7 +110,7 @@ def _wrong(field: str, value: str) -> str:
 
 def _why_orphaned(distribution: Distribution, name: str) -> str:
     """The reason why nothing of its name is installed."""
-    if Path(_path(distribution)).name.startswith("~"):  # as pip calls what it is about to delete
+    if Path(_path(distribution)).name.startswith("~"):  # pip's name of what it is about to delete
         return "an uninstall left parts of it"
     return f"its METADATA names it {name}, but its folder has another name"
 

@@ -136,5 +136,5 @@ def errors_as_warning(lost: str, then: Callable[[], object] | None = None) -> It
     except Exception as error:
         if then is not None:
             then()
-        # Of the caller of the function with the block, as this generator and contextlib come between.
+        # The warning names the caller of the function with the block, past this generator and contextlib.
         warnings.warn(f"{lost} ({one_line(error)})", stacklevel=4)

@@ -77,7 +77,7 @@ def _need(fits: bool, value: Any) -> Any:
 
 def _accept_scalar(value: Any, hint: Any) -> Any:
     number = isinstance(value, numbers.Number) and not isinstance(value, bool)
-    if hint is int:  # numpy's integers too, as plain ones
+    if hint is int:  # numpy's integers become plain ones
         return int(_need(number and isinstance(value, numbers.Integral), value))
     if hint is float:
         try:

@@ -35,7 +35,7 @@ def short_repr(value: Any, longest: int = LONGEST) -> str:
     """The `escaped` ``repr`` of a value, or a line that says that it has none."""
     try:
         return escaped(repr(value), longest)
-    except Exception as error:  # as for an integer of more digits than Python writes
+    except Exception as error:  # such as for an integer of more digits than Python writes
         return f"<a {type(value).__name__} whose repr raises {type(error).__name__}>"
 
 

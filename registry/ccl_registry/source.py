@@ -88,7 +88,7 @@ def _summaries(text: str) -> Iterator[tuple[str, str]]:
     """The first line of each docstring in a source, by the dotted name of its class or function."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of another author's source, such as "\d" in a string
+            warnings.simplefilter("ignore")  # another author's source may have "\d" in a string
             body = ast.parse(text).body
         yield from _of(body, "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
