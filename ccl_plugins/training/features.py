@@ -20,7 +20,7 @@ from ccl_plugins.numerics.generators import undisturbed
 from ccl_plugins.protocols import Frozen, Images, Towers, Transform, trait
 from ccl_plugins.training import ranks
 from ccl_plugins.training.first_use import check_rows
-from ccl_plugins.training.loader import Items, collate, init_worker, read_batch
+from ccl_plugins.training.loader import Items, collate, data_loader, read_batch
 from ccl_plugins.training.parts import Parts
 from ccl_plugins.training.settings import FitSettings
 from ccl_plugins.training.tables import Embedding
@@ -89,14 +89,8 @@ def _projections(
     """(u, N, d) unit-norm projections of the views of each sample, whose augmentations are seeded by 0."""
     like = next(method.parameters())
     keys = [(0, row, row) for row in range(len(split))]
-    loader = torch.utils.data.DataLoader(
-        Items(split, transform, seed=0),
-        batch_sampler=[keys[i : i + batch_size] for i in range(0, len(keys), batch_size)],
-        collate_fn=collate,
-        num_workers=workers,
-        worker_init_fn=init_worker if workers else None,
-        generator=torch.Generator(),
-    )
+    pieces = [keys[i : i + batch_size] for i in range(0, len(keys), batch_size)]
+    loader = data_loader(Items(split, transform, seed=0), pieces, collate, workers)
     into = Filling(len(split), folder)
     with evaluating(method), torch.no_grad():
         for batch in loader:
@@ -228,15 +222,8 @@ def plain_batches(
         for piece in pieces:
             yield transform.plain(rows(held, piece))
         return
-    yield from torch.utils.data.DataLoader(
-        split,
-        batch_sampler=[piece.tolist() for piece in pieces],
-        collate_fn=partial(_stack, transform),
-        num_workers=workers,
-        worker_init_fn=init_worker if workers else None,
-        # The loader draws a seed from this generator instead of the one that training uses.
-        generator=torch.Generator(),
-    )
+    parts = [piece.tolist() for piece in pieces]
+    yield from data_loader(split, parts, partial(_stack, transform), workers)
 
 
 def _stack(transform: Transform, samples: Sequence[Any]) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -242,15 +242,31 @@ def read_batch(
     dataset: Dataset[Any], keys: list[Any], collate_fn: Callable[..., Any], workers: int | None
 ) -> Any:
     """One batch of a data set before training, by its keys; ``workers`` is a setting of `FitSettings`."""
-    (batch,) = DataLoader(
-        dataset,
-        batch_sampler=[keys],
-        collate_fn=collate_fn,
-        # Files that a data set opens when it is first read may not be shared with the workers.
-        num_workers=0 if workers == 0 else 1,
-        generator=torch.Generator(),
-    )
+    # Files that a data set opens when it is first read may not be shared with the workers.
+    (batch,) = data_loader(dataset, [keys], collate_fn, 0 if workers == 0 else 1)
     return batch
+
+
+def data_loader(
+    dataset: Dataset[Any],
+    batches: Iterable[Sequence[Any]],
+    collate_fn: Callable[..., Any],
+    workers: int,
+    **more: Any,
+) -> DataLoader[Any]:
+    """A DataLoader whose workers use one core each and leave signals to the main process.
+
+    Each iteration draws a seed from a generator of its own in place of the one that training uses.
+    """
+    return DataLoader(
+        dataset,
+        batch_sampler=batches,  # type: ignore[arg-type]  # torch's stubs ask for a Sampler or a list
+        collate_fn=collate_fn,
+        num_workers=workers,
+        worker_init_fn=_init_worker if workers else None,
+        generator=torch.Generator(),
+        **more,
+    )
 
 
 class Loader:
@@ -270,16 +286,8 @@ class Loader:
     ) -> None:
         self.batches = batches
         self._read = read
-        self._loader: DataLoader[Any] = DataLoader(
-            items,
-            batch_sampler=batches,
-            num_workers=workers,
-            collate_fn=collate,
-            pin_memory=pin_memory,
-            persistent_workers=workers > 0,
-            worker_init_fn=init_worker if workers else None,
-            # Each iteration draws a seed from this generator instead of the one training uses.
-            generator=torch.Generator(),
+        self._loader = data_loader(
+            items, batches, collate, workers, pin_memory=pin_memory, persistent_workers=workers > 0
         )
 
     def __len__(self) -> int:
@@ -305,8 +313,7 @@ class Loader:
         """Do nothing: the number of batches consumed is restored before Lightning calls this."""
 
 
-def init_worker(_: int) -> None:
-    """Make a worker use one core, and leave signals to the main process."""
+def _init_worker(_: int) -> None:
     torch.set_num_threads(1)
     ignore_in_worker()
 
