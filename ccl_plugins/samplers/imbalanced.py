@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal, get_args
 
 import numpy as np
@@ -103,10 +103,9 @@ class Imbalanced(OfClasses):
                 f"{batch_size}"
             )
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
-        """The epoch's batches of sample indices from batch ``start`` on."""
-        for batch in super().batches(epoch, start):
-            yield self.kept[batch]
+    def order(self, generator: torch.Generator) -> Tensor:
+        """The samples of an epoch, one batch after another."""
+        return self.kept[super().order(generator)]
 
 
 def kept_counts(

@@ -52,10 +52,13 @@ class Uniform:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
         """The epoch's batches of sample indices from batch ``start`` on."""
-        # Torch's permutation is fast for millions.
-        order = torch.randperm(self.size, generator=self.generator(epoch))
+        order = self.order(self.generator(epoch))
         for number in range(start, len(self)):
             yield order[number * self.batch_size : (number + 1) * self.batch_size]
+
+    def order(self, generator: torch.Generator) -> Tensor:
+        """The samples of an epoch, one batch after another."""
+        return torch.randperm(self.size, generator=generator)  # fast for millions
 
     def generator(self, epoch: int) -> torch.Generator:
         """The random numbers of an epoch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -52,9 +52,8 @@ class Weighted(OfClasses):
             )
         self.counts = apportioned(size, given)
 
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Tensor]:
-        """The epoch's batches of sample indices from batch ``start`` on."""
-        generator = self.generator(epoch)
+    def order(self, generator: torch.Generator) -> Tensor:
+        """The samples of an epoch, one batch after another."""
         samples, places = [], []
         for group, count in enumerate(self.counts):
             members = self.groups.members(group)
@@ -64,9 +63,7 @@ class Weighted(OfClasses):
             places.append(
                 (torch.arange(count) + torch.rand(count, generator=generator)) / max(1, count)
             )
-        order = torch.cat(samples)[torch.cat(places).argsort()]
-        for number in range(start, len(self)):
-            yield order[number * self.batch_size : (number + 1) * self.batch_size]
+        return torch.cat(samples)[torch.cat(places).argsort()]
 
 
 def apportioned(size: int, weights: Sequence[float]) -> list[int]:
