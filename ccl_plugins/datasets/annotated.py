@@ -108,6 +108,14 @@ class Annotated(OfOthers):
         return image, int(self.targets[index])
 
 
+def refuse_twice(texts: Sequence[str], *others: str | None) -> None:
+    """Refuse a column of texts that is named as another column too."""
+    if both := sorted({*texts} & {*others}):
+        raise ValueError(
+            f"the column {both[0]!r} is named in text and as another column: name it once"
+        )
+
+
 def as_texts(
     name: str, column: Sequence[Any], place: str = "texts", empty: bool = False, cure: str = ""
 ) -> list[str]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.datasets.annotated import Annotated, as_texts
+from ccl_plugins.datasets.annotated import Annotated, as_texts, refuse_twice
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
 from ccl_plugins.files.images import Levels, read_image, reading
 from ccl_plugins.files.reading import naming_files
@@ -106,10 +106,7 @@ class HuggingFace:
         self.test_fraction, self.seed = test_fraction, seed
         self.mode = one_of("mode", mode, ("RGB", "L"))
         self.reading = reading(mode, levels, page)
-        if both := sorted({*self.text} & {image, label, *(columns or ())} - {None}):
-            raise ValueError(
-                f"the column {both[0]!r} is named in text and as another column: name it once"
-            )
+        refuse_twice(self.text, image, label, *(columns or ()))
 
     def __call__(self, split: str) -> Annotated:
         """The ``"train"`` or ``"test"`` split."""

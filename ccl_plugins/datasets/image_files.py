@@ -212,14 +212,10 @@ class ImageFiles(Annotated):
                     stacklevel=4,
                 )
 
-    def _deep(self) -> tuple[dict[str, Range], bool, int]:
-        """The ranges of some images of more than 8 bits, whether others have 8, and how many were read."""
-        ranges, count = self.ranges(RANGED)
-        return (*deep_ranges(ranges), count)
-
     def _cure(self, by_type: bool = False) -> str:
         """The levels to give, proposed from some images."""
-        deep, plain, count = self._deep()
+        ranges, count = self.ranges(RANGED)
+        deep, plain = deep_ranges(ranges)
         if not deep:
             return "leave levels out, because the images have 8 bits"
         if by_type and plain:

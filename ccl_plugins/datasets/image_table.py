@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ccl_plugins.datasets.annotated import as_texts
+from ccl_plugins.datasets.annotated import as_texts, refuse_twice
 from ccl_plugins.datasets.image_files import ImageFileDataset, ImageFiles, OnError
 from ccl_plugins.files.images import Levels, Mode
 from ccl_plugins.files.reading import naming_files
@@ -98,10 +98,7 @@ class ImageTable(ImageFileDataset):
         self.value_types = dict(value_types or {})
         self.text = list(text)
         self.csv: dict[str, Any] = {"sep": sep, "encoding": encoding}
-        if both := sorted({*self.text} & {image, label, split, *(columns or ())} - {None}):
-            raise ValueError(
-                f"the column {both[0]!r} is named in text and as another column: name it once"
-            )
+        refuse_twice(self.text, image, label, split, *(columns or ()))
 
     def __call__(self, split: str) -> ImageFiles:
         """The ``"train"`` or ``"test"`` split."""
