@@ -34,6 +34,9 @@ FEWEST = 6
 ALPHA = 0.05
 """The level of the test of a neighborhood: the share of rejections if groups are mixed."""
 
+TOLERANCE = 1e-5
+"""The largest error of the entropy of neighbors' weights."""
+
 EXPECTED = 5
 """The fewest expected samples of a group with which the chi-squared test keeps its level."""
 
@@ -64,7 +67,7 @@ class Mixing:
     Each number equals that of scib-metrics (the silhouette width, that of scikit-learn) with exact
     neighbors and k of at most half of the samples; `kbet` is 1 minus the acceptance rate. Only ties
     differ: here all samples at the distance of the last neighbor share its places. Groups of
-        different sizes do not reach an ``ilisi`` of 1. Compare it with its chance level, which it
+    different sizes do not reach an ``ilisi`` of 1. Compare it with its chance level, which it
         exceeds if a small group is overrepresented among neighbors, and with ``kbet``, which
         rejects that case too. Intervals draw samples, each with its neighbors among all samples.
 
@@ -274,16 +277,14 @@ class Neighbors:
         return sums.scatter_add_(1, ids[self.places], weights * ~self._last)
 
 
-def perplexity_weights(away: Tensor, perplexity: float, tolerance: float = 1e-5) -> Tensor:
+def perplexity_weights(away: Tensor, perplexity: float) -> Tensor:
     """(q, k) weights ``exp(-b distance)`` that sum to 1, with b so that their entropy is log(perplexity).
 
-    The search for b is that of Harmony and of scib-metrics: 50 halvings at most, ended within a tolerance
-    of the entropy.
+    The search for b is that of Harmony and of scib-metrics: 50 halvings at most, ended within `TOLERANCE`.
 
     Args:
         away: (q, k) distances, ascending.
         perplexity: The effective number of neighbors, above 1.
-        tolerance: Tolerance of the entropy.
     """
     away = away - away[:, :1]  # this changes no weight, and keeps one of them at 1
     b, low, high = (
@@ -296,13 +297,13 @@ def perplexity_weights(away: Tensor, perplexity: float, tolerance: float = 1e-5)
         total = weights.sum(1, keepdim=True)
         entropy = total.log() + b * (away * weights).sum(1, keepdim=True) / total
         off = entropy - away.new_tensor(perplexity).log()
-        if (off.abs() < tolerance).all():
+        if (off.abs() < TOLERANCE).all():
             break
         larger = torch.where(high.isinf(), 2 * b, (b + high) / 2)
         smaller = torch.where(low.isinf(), b / 2, (b + low) / 2)
         low, high = torch.where(off > 0, b, low), torch.where(off > 0, high, b)
         moved = torch.where(off > 0, larger, smaller)
-        b = torch.where(off.abs() < tolerance, b, moved)
+        b = torch.where(off.abs() < TOLERANCE, b, moved)
     weights = (-b * away).exp()
     return weights / weights.sum(1, keepdim=True)
 

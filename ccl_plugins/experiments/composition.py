@@ -25,7 +25,7 @@ from ccl_plugins.experiments.configuration import (
     long_form,
     monitor_settings,
     override,
-    read_all,
+    read_evaluators,
     with_statistics,
 )
 from ccl_plugins.experiments.record import (
@@ -123,7 +123,7 @@ class Composition(Components):
         self.evaluates_by_default = evaluate is None
         """Whether the evaluators follow from the data set's columns, and not from a choice."""
         chosen = default_evaluators(self.dataset) if evaluate is None else evaluate
-        self.evaluators = read_all("evaluator", chosen, "evaluate")
+        self.evaluators = read_evaluators(chosen, "evaluate")
         hooking = (
             plugin.name for plugin in reg.plugins if plugin.has_hooks and not plugin.disabled
         )

@@ -57,9 +57,9 @@ def condition_place(name: str, conditions: Mapping[str, Any]) -> str:
     return "condition" if list(conditions) == ["condition"] else f"conditions.{name}"
 
 
-def read_all(kind: str, given: Iterable[Any], where: str) -> list[engine.Choice]:
-    """The choices in a list of a configuration."""
-    return [registry().read(kind, each, where=f"{where}[{i}]") for i, each in enumerate(given)]
+def read_evaluators(given: Iterable[Any], where: str) -> list[engine.Choice]:
+    """The choices in a list of evaluators."""
+    return [registry().read("evaluator", e, where=f"{where}[{i}]") for i, e in enumerate(given)]
 
 
 def long_form(transform: Any) -> Any:
@@ -155,7 +155,7 @@ def monitor_settings(given: Any) -> MonitorSettings | None:
                 'monitor.evaluate must be a list, such as ["linear", "knn"], not'
                 f" {engine.short_repr(chosen)}"
             )
-        settings["evaluate"] = read_all("evaluator", chosen, "monitor.evaluate")
+        settings["evaluate"] = read_evaluators(chosen, "monitor.evaluate")
     return MonitorSettings(**settings)
 
 

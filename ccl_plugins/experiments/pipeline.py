@@ -22,7 +22,7 @@ from ccl_plugins.arguments import one_of, whole
 from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.experiments.components import Components
 from ccl_plugins.experiments.composition import Composition
-from ccl_plugins.experiments.configuration import read_all
+from ccl_plugins.experiments.configuration import read_evaluators
 from ccl_plugins.experiments.information import plane
 from ccl_plugins.experiments.learning_rates import LearningRates, find_learning_rate
 from ccl_plugins.experiments.measure import (
@@ -599,7 +599,7 @@ class Run:
             RegistryError: For wrong names and parameters.
             ValueError: For a column that the data set lacks, and for texts without a text tower.
         """
-        choices = read_all("evaluator", evaluators, "evaluators")
+        choices = read_evaluators(evaluators, "evaluators")
         built = [choice.build({"dataset": self.dataset}) for choice in choices]
         check_columns(built, self.dataset)
         if any_reads(built, "towers"):  # others need no method

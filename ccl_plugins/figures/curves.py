@@ -84,11 +84,11 @@ def _logged(run: Run) -> dict[str, list[tuple[int, float]]]:
         raise DoesNotApply(str(error)) from error
 
 
-def _on_two_lines(name: str, most: int = 26) -> str:
+def _on_two_lines(name: str) -> str:
     """A name, broken before its last part if it is long."""
     begin, slash, end = name.rpartition("/")
     lines = f"{begin}{slash}", end
-    return "\n".join(short(each, 34) for each in lines) if len(name) > most and begin else name
+    return "\n".join(short(each, 34) for each in lines) if len(name) > 26 and begin else name
 
 
 def _draw(panel: Any, group: DrawnGroup, points: Sequence[Sequence[tuple[int, float]]]) -> None:

@@ -320,7 +320,8 @@ class _File:
         if wishes.captions:
             measured.append({"use": "cross_retrieval", "column": wishes.captions, "k": [1, 5]})
         if wishes.pairs:
-            measured.append(_retrieval(contents.place(wishes.pairs)))
+            column = contents.place(wishes.pairs)
+            measured.append({"use": "retrieval", "column": column, "k": [1, 5]})
         for name in (wishes.keep, *wishes.weak, *wishes.suppress):
             if name and name != contents.label:
                 measured += self._probes(name)
@@ -358,10 +359,6 @@ def _why(measured: Mapping[str, Any]) -> str:
         f"No {measured['column']} is in both splits, so the probe is fitted to some of the test images and"
         " measured on the others."
     )
-
-
-def _retrieval(column: str) -> dict[str, Any]:
-    return {"use": "retrieval", "column": column, "k": [1, 5]}
 
 
 def _comment(text: str, lines: Mapping[str, Any] | None = None) -> str:
