@@ -81,7 +81,7 @@ def of_split(split: Any) -> str:
             digest.update(f"{path}\0{status.st_size}\0{times}\0".encode(errors="surrogateescape"))
         return digest.hexdigest()
     for i in _evenly_spaced(len(split), SAMPLED):
-        _add(digest, str(i), _pixels(split[i][0]))
+        digest.update(f"{i}\0{of_image(split[i][0])}\0".encode())
     return digest.hexdigest()
 
 
@@ -302,9 +302,3 @@ def paths_of(split: Any) -> list[str] | None:
     if paths is None or len(paths) != len(split) or not len(paths):
         return None
     return list(paths) if all(isinstance(path, str | os.PathLike) for path in paths) else None
-
-
-def _pixels(image: Any) -> Tensor:
-    if isinstance(image, Tensor):
-        return image
-    return torch.from_numpy(np.array(image))
