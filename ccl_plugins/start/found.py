@@ -216,7 +216,7 @@ def _in_table(
 
 def _group(variables: Mapping[str, FoundColumn], label: str, notes: list[str]) -> str:
     """The column that looks like one of images that belong together."""
-    likely = [n for n, v in variables.items() if n != label and _is_group(v)]
+    likely = [n for n, v in variables.items() if n != label and is_group(v)]
     if not likely:
         return ""
     order = BATCHES.pattern
@@ -273,7 +273,7 @@ def _is_split(cells: list[Any]) -> bool:
     return all(cell is None or isinstance(cell, str) for cell in cells) and {*cells} >= SPLIT
 
 
-def _is_group(variable: FoundColumn) -> bool:
+def is_group(variable: FoundColumn) -> bool:
     """Whether its name and values are those of a group."""
     fewest = FEWEST if LIKELY.search(variable.name) else GROUPS if _batch(variable.name) else 0
     classes = variable.is_classes and not variable.missing

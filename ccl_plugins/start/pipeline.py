@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,7 @@ from torch import isin
 from ccl_plugins.datasets import ImageFolder, ImageTable
 from ccl_plugins.experiments.record import toml_of
 from ccl_plugins.metadata.variable import Variable
-from ccl_plugins.start.found import Found
+from ccl_plugins.start.found import Found, is_group
 from ccl_plugins.start.leaf import Chooser, Leaf, Wishes, power_of_two
 from ccl_plugins.start.pixels import Sample, look_at
 
@@ -24,6 +25,9 @@ COPIED = re.compile(r"(`[^`]{,100}`|\{[^}]{,100}\})[.;,]?")
 
 FEWEST = 16
 """The least number of training images for contrast."""
+
+FEW = 3
+"""With fewer groups, what is measured on the test split depends on which groups these are."""
 
 BATCH = 256
 """The default number of images in a batch, if there are enough."""
@@ -71,7 +75,8 @@ def first_pipeline(
     fits = wishes.batch or power_of_two(min(BATCH, len(train) / 4))
     leaf = Chooser(contents, train, wishes, fits).leaf()
     written = _File(contents, wishes, leaf, (train, test), leaf.batch or fits, pixels)
-    return leaf.title, written.text(dataset, call, file), pixels.notes
+    notes = [*pixels.notes, *_of_few_groups(contents, train, test)]
+    return leaf.title, written.text(dataset, call, file), notes
 
 
 def _dataset(contents: Found, wishes: Wishes) -> dict[str, Any]:
@@ -97,6 +102,33 @@ def _dataset(contents: Found, wishes: Wishes) -> dict[str, Any]:
     if group:
         dataset["group"] = group
     return dataset
+
+
+def _of_few_groups(contents: Found, train: Any, test: Any) -> list[str]:
+    """A note if the test split has few groups, with the columns that would give more."""
+    name = train.group
+    if name is None or "test_fraction" not in contents.dataset:
+        return []
+    known, held = (len(split.metadata[name].unique()) for split in (train, test))
+    if held >= FEW:
+        return []
+    note = (
+        f"the test split has {held} of the {known + held} values of {name!r}, so what is measured there may"
+        " not hold for other values, and has no interval"
+    )
+    finer = [
+        f"--group {shlex.quote(other)} ({each.values} values)"
+        for other, each in contents.variables.items()
+        if contents.place(other) not in ("label", name)
+        and is_group(each)
+        and each.values > known + held
+    ]
+    if finer:
+        note += (
+            f". {' or '.join(finer)} splits into smaller groups, but then images of one {name} may be in"
+            " both splits"
+        )
+    return [note]
 
 
 class _File:

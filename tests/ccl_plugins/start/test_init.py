@@ -376,6 +376,28 @@ def test_a_plate_comes_into_one_split_and_can_be_declined(wells, capsys):
     assert "all in one group" in capsys.readouterr().err
 
 
+def test_a_test_split_of_one_donor_is_noted_with_the_finer_groups(wells, capsys):
+    """With more donors there is nothing to say, nor where the user has named the split of each image."""
+    few = "the test split has 1 of the 3 values of 'donor', so what is measured there may not hold"
+    finer = ". --group 'plate id' (12 values) splits into smaller groups, but then images of one donor may"
+    for donors, noted in ((3, True), (24, False)):
+        each = 48 // donors
+        rows = [f"im/{i}.tif,{'ab'[i % 2]},d{i // each},p{i // 4},b{i // 24}" for i in range(48)]
+        Path("wells.csv").write_text("\n".join(["file,compound,donor,plate id,batch", *rows]))
+        assert init("--keep", "compound", source="wells.csv") == 0
+        told = capsys.readouterr().out
+        assert written()["dataset"]["group"] == "donor"
+        assert (few in told) == (finer in told) == noted
+        Path("wells.toml").unlink()
+    split = ["file,compound,donor,part"]
+    split += [
+        f"im/{i}.tif,{'ab'[i % 2]},d{i // 16},{'train' if i < 32 else 'test'}" for i in range(48)
+    ]
+    Path("wells.csv").write_text("\n".join(split))
+    assert init("--keep", "compound", "--group", "donor", source="wells.csv") == 0
+    assert few not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", ["Plate ID", "Metadata-Plate", "plate.no", "Patient ID"])
 def test_a_group_is_found_by_a_name_of_several_words(wells, name):
     rows = Path("wells.csv").read_text().splitlines()
