@@ -8,6 +8,7 @@ import json
 import keyword
 import re
 import sys
+import tomllib
 from dataclasses import asdict, dataclass
 from datetime import date
 from importlib import metadata, resources
@@ -78,16 +79,58 @@ class New:
         )
 
     def run(self, arguments: argparse.Namespace) -> int:
+        out = Path(arguments.out).expanduser()
         with reporting_mistakes():
+            refuse_package(out, arguments.name, arguments.kind)
             names = read_names(registry(), arguments.name, arguments.kind)
             version = metadata.version("ccl-plugins")
             texts = render(names, author=arguments.author, version=version, hooks=arguments.hooks)
-        folder = Path(arguments.out).expanduser() / names.distribution
+        folder = out / names.distribution
         write(folder, texts)
         print(f"{folder}: the {names.kind} {names.component!r}")
         print(*(f"  {path}" for path in texts), sep="\n")
         print(f"next:\n  cd {folder}\n  pip install -e '.[dev]'\n  pytest")
         return 0
+
+
+def refuse_package(out: Path, name: str, kind: str) -> None:
+    """Refuse to write into or over a package of plug-ins; a component is added to it by hand.
+
+    Args:
+        out: The folder in which the new package would be written.
+        name: The name of the new package, or of the existing one.
+        kind: The kind of the component.
+
+    Raises:
+        UnknownComponent: For an unknown kind.
+        ValueError: If ``out``, or the folder ``name`` in it, is such a package, or one of this name is
+            installed; the message has the lines to add.
+    """
+    kind = registry().kind(kind).name
+    installed = {plugin.name for plugin in registry().plugins} - {registry().host}
+    package = _package_in(out) or _package_in(out / name) or (name if name in installed else None)
+    component = f"my_{kind}" if name == package else re.sub(r"\W+", "_", name.removeprefix(PREFIX))
+    if package is None:
+        return
+    module = f"{package.replace('-', '_')}.{component}"
+    raise ValueError(
+        f"{package!r} is a package already, and is not changed. To add a {kind} to it, write a class"
+        f" {_class_name(component)} in the module {module}, add the line"
+        f' {component} = "{module}:{_class_name(component)}" to the table'
+        f' [project.entry-points."ccl_plugins.{kind}"] of its pyproject.toml, and run pip install -e . in'
+        " its folder again. A package of another name, written elsewhere (--out), has a class to start from"
+    )
+
+
+def _package_in(folder: Path) -> str | None:
+    """The name of the package of plug-ins in a folder; None if there is none."""
+    try:
+        tables = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+        project = tables["project"]
+        plugs = any(group.startswith("ccl_plugins.") for group in project["entry-points"])
+        return engine.normalize(project["name"]) if plugs else None
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None  # there is no such file, or it is no package's
 
 
 @dataclass(frozen=True)
@@ -139,8 +182,11 @@ def read_names(registry: engine.Registry, distribution: str, kind: str) -> Names
             f"{component!r} is a built-in {kind}, and the bare name always means the built-in: choose"
             f" another name, such as {PREFIX + 'my-' + component.replace('_', '-')!r}"
         )
-    class_name = "".join(word.capitalize() for word in component.split("_"))
-    return Names(distribution, module, component, class_name, kind)
+    return Names(distribution, module, component, _class_name(component), kind)
+
+
+def _class_name(component: str) -> str:
+    return "".join(word.capitalize() for word in component.split("_"))
 
 
 def render(names: Names, *, author: str = "", version: str, hooks: bool = False) -> dict[str, str]:

@@ -149,6 +149,43 @@ def test_what_exists_is_left_as_it_is(tmp_path, capsys, existing):
 
 
 @pytest.mark.parametrize(
+    ("name", "where", "component"),
+    [
+        ("ccl-ring", ".", "my_objective"),
+        ("ccl-ring", "ccl-ring", "my_objective"),
+        ("ccl-mine-too", "ccl-ring", "mine_too"),
+    ],
+)
+def test_to_a_package_that_exists_a_component_is_added_by_hand(
+    tmp_path, capsys, monkeypatch, name, where, component
+):
+    """The line that the message has is one that makes the component known."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["new", "ccl-ring", "--kind", "kernel"]) == 0
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert main(["new", name, "--kind", "objective", "--out", where]) == 2
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    told = capsys.readouterr().err
+    assert "'ccl-ring' is a package already, and is not changed" in told
+    line, table = re.search(r"add the line (.*) to the table (\[.*\]) of its", told).groups()
+    points = tomllib.loads(f"{table}\n{line}")["project"]["entry-points"]
+    target = f"ccl_ring.{component}:{component.title().replace('_', '')}"
+    assert points == {"ccl_plugins.objective": {component: target}}
+
+
+def test_to_an_installed_package_a_component_is_added_by_hand(install_plugin, tmp_path, capsys):
+    install_plugin("ccl-ring", {"ccl_plugins.kernel": {"ring": "ccl_plugins.kernels:RBF"}})
+    assert main(["new", "ccl-ring", "--kind", "sampler", "--out", str(tmp_path / "new")]) == 2
+    assert "'ccl-ring' is a package already" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_new_package_may_stand_in_a_folder_that_is_a_project_without_plugins(tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "all"\n')
+    assert main(["new", "ccl-ring", "--kind", "kernel", "--out", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize(
     ("name", "message"),
     [
         ("../ring", "'../ring' cannot name a package: it must be lower-case letters"),
