@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import ccl_registry as engine
-from ccl_plugins.commands.base import message
+from ccl_plugins.commands.base import message, prints_redirected
 from ccl_plugins.files.messages import one_line_warnings
 from ccl_plugins.files.processes import is_first
 from ccl_plugins.kinds import registry
@@ -102,9 +102,10 @@ def read_command(name: str) -> tuple[Any, argparse.ArgumentParser]:
     Raises:
         RegistryError: For an unknown command, and for one that cannot be imported or built.
     """
-    spec = registry().find("command", name)
-    target = spec.load()
-    command = target()
+    with prints_redirected():  # this imports the hooks of plug-ins
+        spec = registry().find("command", name)
+        target = spec.load()
+        command = target()
     example = getattr(command, "example", "")  # `trait` would import torch
     parser = argparse.ArgumentParser(
         prog=f"ccl {_word(spec)}",

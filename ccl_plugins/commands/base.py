@@ -73,27 +73,27 @@ def show(options: argparse.Namespace, work: Callable[[], Any]) -> Any:
     form = getattr(options, "format", "text")
     if options.json and form != "text":
         raise engine.Mistake(f"--json and --format {form}: give one of them")
-    with redirect_stdout(sys.stderr), _descriptor_redirected():
+    with prints_redirected():
         result = work()
     print(result.json() if options.json else result if form == "text" else result.written(form))
     return result
 
 
 @contextmanager
-def _descriptor_redirected() -> Iterator[None]:
-    """Redirect the standard output of code in other languages to the standard error."""
-    sys.stdout.flush()
-    try:
-        kept = os.dup(1)
-    except OSError:  # it is closed
-        yield
-        return
-    try:
-        os.dup2(2, 1)
-        yield
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+def prints_redirected() -> Iterator[None]:
+    """Redirect the standard output to the standard error, also that of code in other languages."""
+    with redirect_stdout(sys.stderr):
+        try:
+            kept = os.dup(1)
+        except OSError:  # it is closed
+            yield
+            return
+        try:
+            os.dup2(2, 1)
+            yield
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
 
 
 @contextmanager

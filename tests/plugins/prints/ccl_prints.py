@@ -1,7 +1,10 @@
 """A hooks module that greets whoever imports it."""
 
+import os
+
 from ccl_plugins import ComponentSpec, hookimpl
 
+os.write(1, b"Welcome from C!\n")
 print("Welcome to ccl-prints!")
 
 
