@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -24,13 +24,15 @@ class Adam:
         ValueError: For a value out of range.
     """
 
+    of_torch: ClassVar[type[torch.optim.Adam]] = torch.optim.Adam
+
     lr: float = checked(positive, default=1e-3)
     weight_decay: float = checked(non_negative, default=0.0)
     fused: bool = False
 
     def __call__(self, groups: Sequence[Mapping[str, Any]]) -> torch.optim.Optimizer:
         """Torch's optimizer."""
-        return torch.optim.Adam(
+        return self.of_torch(
             [*map(dict, groups)],
             self.lr,
             weight_decay=self.weight_decay,

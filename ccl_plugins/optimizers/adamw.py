@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from ccl_plugins.arguments import checked, non_negative, positive
+from ccl_plugins.optimizers.adam import Adam
 
 
 @dataclass(eq=False, repr=False)
-class AdamW:
-    """AdamW, of torch: Adam with decoupled weight decay.
+class AdamW(Adam):
+    """AdamW, of torch: Adam with decoupled weight decay."""
 
-    Args:
-        lr: The learning rate, above 0.
-        weight_decay: 0 or more.
-        fused: Whether a step is one operation on each type of parameters, with other rounding.
-
-    Raises:
-        ValueError: For a value out of range.
-    """
-
+    of_torch = torch.optim.AdamW
     lr: float = checked(positive, default=3e-3)
     weight_decay: float = checked(non_negative, default=1e-4)
-    fused: bool = False
-
-    def __call__(self, groups: Sequence[Mapping[str, Any]]) -> torch.optim.Optimizer:
-        """Torch's optimizer."""
-        return torch.optim.AdamW(
-            [*map(dict, groups)],
-            self.lr,
-            weight_decay=self.weight_decay,
-            fused=self.fused or None,
-        )
