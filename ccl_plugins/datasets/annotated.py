@@ -27,11 +27,9 @@ class OfOthers(data.Dataset[Any]):
             self.__getitems__ = self._read_together
 
     def __len__(self) -> int:
-        """Number of samples."""
         return len(self.samples)
 
     def __getitem__(self, index: int) -> Any:
-        """A sample."""
         return self._made(index, self.samples[index])
 
     def _read_together(self, indices: Sequence[int]) -> list[Any]:

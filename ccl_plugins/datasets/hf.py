@@ -329,7 +329,6 @@ class DecodedImages:
         self.reading: dict[str, Any] = {"mode": mode, **more}
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self.source)
 
     def __getitem__(self, index: int) -> Any:

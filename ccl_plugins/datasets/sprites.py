@@ -109,11 +109,9 @@ class Drawn:
         self.size = size
 
     def __len__(self) -> int:
-        """Number of images."""
         return len(self.columns["shape"])
 
     def __getitem__(self, index: int) -> Tensor:
-        """An image."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"there are {len(self)} images, but none at {index}")
         return self.__getitems__([index])[0]

@@ -104,7 +104,6 @@ class Kept(OfOthers):
         self.read: dict[int, Any] = {}
 
     def __getitem__(self, index: int) -> Any:
-        """The sample."""
         if index not in self.read:
             self.read[index] = self.samples[index]
         return self.read[index]

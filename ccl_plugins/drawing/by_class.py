@@ -40,7 +40,6 @@ class Groups:
         self.place[self.order] = torch.arange(len(ids))
 
     def __len__(self) -> int:
-        """The number of groups."""
         return len(self.count)
 
     def members(self, group: int) -> Tensor:

@@ -324,17 +324,14 @@ class Rows:
         self.values = values
 
     def __len__(self) -> int:
-        """N."""
         return len(self.values)
 
     def __getitem__(self, index: int) -> Tensor:
-        """A row."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"there are {len(self)} rows, and none at {index}")
         return rows(self.values, torch.tensor(index))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Tensor]:
-        """Some rows."""
         return list(rows(self.values, torch.as_tensor(indices, dtype=torch.long)))
 
     def __reduce__(self) -> Any:
