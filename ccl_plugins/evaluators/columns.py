@@ -40,7 +40,12 @@ LARGEST = 1e18
 
 
 class OfColumn:
-    """An evaluator that reads one column of the metadata, named by its ``column``."""
+    """An evaluator that reads one column of the metadata, named by its ``column``.
+
+    Args of subclasses:
+        column: Categorical column of the metadata that is predicted; samples without a class are left
+            out, and a warning counts them.
+    """
 
     column: str
     column_types: ClassVar[Sequence[ValueType]] = ("categorical",)

@@ -45,8 +45,6 @@ class FewShot(OfColumn):
             of each draw.
         max_iter: The most L-BFGS steps, 1 or more.
         seed: Seed of the draws.
-        column: Categorical column of the metadata that is predicted; samples without a class are left
-            out, and a warning counts them.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,

@@ -41,8 +41,6 @@ class FineTune(OfColumn):
             None: all samples.
         schedule: Schedule of the learning rate: ``"constant"``, ``"step"`` or ``"cosine"``.
         seed: Seed of the classifier's first weights, of the samples and of the batches.
-        column: Categorical column of the metadata that is predicted; samples without a class are left
-            out, and a warning counts them.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,

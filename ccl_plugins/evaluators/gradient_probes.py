@@ -103,7 +103,20 @@ def _pieces(order: Tensor, size: int) -> list[Tensor]:
 
 
 class _Probe(OfColumn):
-    """A linear classifier that an optimizer trains on frozen features."""
+    """A linear classifier that an optimizer trains on frozen features.
+
+    Args of subclasses:
+        lr: Learning rate, above 0.
+        epochs: Passes over the training samples, 1 or more.
+        batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
+        schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
+        drop: Factor of the learning rate in each step of the schedule ``"step"``, above 0.
+        seed: Seed of the first weights and of the batches.
+
+    Raises:
+        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
+            there is one class only, a feature is not finite, or training diverges.
+    """
 
     def __init__(self, plan: Plan, weight_decay: float, column: str) -> None:
         self.plan = plan
@@ -143,21 +156,9 @@ class LinearSGD(_Probe):
     Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
 
     Args:
-        lr: Learning rate, above 0.
-        epochs: Passes over the training samples, 1 or more.
-        batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
-        schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
-        drop: Factor of the learning rate in each step of the schedule ``"step"``, above 0.
         momentum: 0 or more, below 1.
         nesterov: Whether the momentum is Nesterov's; it must then be above 0.
         weight_decay: 0 or more.
-        seed: Seed of the first weights and of the batches.
-        column: Categorical column of the metadata that is predicted; samples without a class are left
-            out, and a warning counts them.
-
-    Raises:
-        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
-            there is one class only, a feature is not finite, or training diverges.
 
     Defaults:
         lr: Paper: 0.1 for 256 samples (SimCLR); 30 (MoCo).
@@ -212,20 +213,8 @@ class LinearAdam(_Probe):
     Split: trained on the training split, measured on the test split.  Selection: none; the last epoch.
 
     Args:
-        lr: Learning rate, above 0.
-        epochs: Passes over the training samples, 1 or more.
-        batch_size: Samples of a step, 1 or more; an epoch's last step has the rest.
-        schedule: ``"constant"``, ``"step"`` or ``"cosine"``.
-        drop: Factor of the learning rate in each step of the schedule ``"step"``, above 0.
         beta1: Decay of the mean of gradients, 0 or more, below 1.
         weight_decay: 0 or more, added to the gradient.
-        seed: Seed of the first weights and of the batches.
-        column: Categorical column of the metadata that is predicted; samples without a class are left
-            out, and a warning counts them.
-
-    Raises:
-        ValueError: If a parameter is out of its range; on use, if a column is missing or not categorical,
-            there is one class only, a feature is not finite, or training diverges.
 
     Defaults:
         lr: Code: 0.001 (HCL).

@@ -46,8 +46,6 @@ class KNN(OfColumn):
     Args:
         k: Neighbors, 1 to the number of training samples.
         temperature: 0.002 or more, because votes must fit into a float64.
-        column: Categorical column of the metadata that is predicted; samples without a class are left
-            out, and a warning counts them.
 
     Raises:
         ValueError: If a parameter is out of its range; on use, if there are fewer than k training samples,

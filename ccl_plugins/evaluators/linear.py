@@ -82,8 +82,6 @@ class LinearProbe(OfColumn):
             tenths have one class, the weight of None is taken. Papers use 1e-5 and 1e-6; these need
             many more steps and, on a small training set, may give a lower test accuracy.
         max_iter: The most L-BFGS steps, 1 or more.  If they do not suffice, a warning is logged.
-        column: Categorical column of the metadata that is predicted; samples without a class are left
-            out, and a warning counts them.
         balanced: Whether to add ``"linear/balanced"``, the mean over the classes of the test split
             of the fraction of their samples that is predicted right; use it for classes of
             different sizes.

@@ -23,7 +23,6 @@ class BYOL(PredictingMethod):
 
     Args:
         hidden: Width of the hidden layers of projector and predictor.
-        momentum: Momentum of the key encoder in the first step, from 0 to below 1.
 
     Defaults:
         hidden: Paper: 4096.

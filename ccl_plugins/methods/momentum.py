@@ -66,8 +66,6 @@ class MomentumMethod(EncoderMethod):
         key_views: If ``symmetric``, the number of first views that give keys; None: all views.
 
     Args:
-        backbone: Images to features; supplied by the pipeline.
-        head: Features to projections.
         momentum: Momentum of the key encoder in each optimizer step, from 0 to below 1.
         symmetric: Whether every view gives queries and keys; else the first gives queries, the others
             keys.

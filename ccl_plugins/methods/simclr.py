@@ -35,7 +35,6 @@ class SimCLR(EncoderMethod):
             with arguments, ``{name = "VICRegProjectionHead", num_layers = 2}``.
         joint: Whether all views go through the network at once, so that batch statistics are of all views;
             Barlow Twins, VICReg and lightly's examples pass each view by itself.
-        backbone: Images to features; supplied by the pipeline.
 
     Defaults:
         hidden: Paper: 2048. Code: 2048.

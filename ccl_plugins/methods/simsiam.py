@@ -30,7 +30,6 @@ class SimSiam(EncoderMethod):
         hidden: Width of the projector's hidden layers.
         dim: Dimension of predictions and keys.
         bottleneck: Width of the predictor's hidden layer.
-        backbone: Images to features; supplied by the pipeline.
 
     Raises:
         TypeError: For a size that is not a whole number.

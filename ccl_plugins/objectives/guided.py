@@ -63,7 +63,6 @@ class Guided(Mixture):
         base: The objective that is guided.
         guides: One or more guides, as tables or `Guide`.
         balance: ``"gradient"``; None: the weights are used as they are.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
 
     Raises:
         TypeError: For a guide of another form.

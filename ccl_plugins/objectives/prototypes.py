@@ -41,7 +41,6 @@ class Prototypes(GuideHead):
         features (b, f), condition (b,) of class ids -> ()
 
     Args:
-        temperature: τ, above 0.
         momentum: m, from 0 to below 1.
         classes: Number of classes, 2 to 2^20; None: as many as the condition has when training starts.
 

@@ -39,7 +39,6 @@ class Imbalanced(OfClasses):
         ratio: The part of the first class that ``"geometric"`` keeps, above 0 and at most 1.
         selection: The seed of the released code's shuffling, from 0 to below 2**32: it decides which
             samples are kept.
-        condition: (size,) class ids; supplied by the pipeline.
 
     Raises:
         ValueError: For a parameter out of its range, a condition without classes, and a batch of more

@@ -24,7 +24,6 @@ class Weighted(OfClasses):
     Args:
         weights: A number above 0 for each class, in the order of class ids; shares are in their ratio.
             None: equal shares. For the sources of ``mixed``, in the order of its data sets.
-        condition: (size,) class ids; supplied by the pipeline.
 
     Raises:
         ValueError: For another number of weights than there are classes, weights that are not above 0, a

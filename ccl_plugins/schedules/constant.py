@@ -7,15 +7,7 @@ from ccl_plugins.schedules.warm_up import WarmUp
 
 
 class Constant(WarmUp):
-    """The learning rate is constant after the warm-up.
-
-    Args:
-        per: Whether the rate changes with every ``"step"``, or between epochs only, with every ``"epoch"``.
-        start: The factor that the warm-up begins above, from 0 to below 1.
-
-    Raises:
-        ValueError: For a value out of range.
-    """
+    """The learning rate is constant after the warm-up."""
 
     def __call__(self, step: int, length: Length) -> float:
         """The factor of the learning rate."""

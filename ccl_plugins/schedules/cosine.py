@@ -14,15 +14,10 @@ class Cosine(WarmUp):
     """The learning rate falls as half a cosine, from the end of the warm-up to the end of the run.
 
     Args:
-        per: Whether the rate changes with every ``"step"``, or between epochs only, with every ``"epoch"``.
-        start: The factor that the warm-up begins above, from 0 to below 1.
         end: The factor at the end, 0 or more.
         overlap: Whether the cosine spans the whole run, with the warm-up as an upper limit.
         reach_end: Whether the last step (or epoch) has the factor ``end``; if False, the step after
             it would.
-
-    Raises:
-        ValueError: For a value out of range.
     """
 
     end: float = checked(non_negative, default=0.0)

@@ -18,7 +18,6 @@ class Step(WarmUp):
         milestones: Rising epochs, 1 or more.
         factor: 0 or more.
         per: Whether the warm-up rises with every ``"step"``, or with every ``"epoch"``.
-        start: The factor that the warm-up begins above, from 0 to below 1.
 
     Raises:
         TypeError: For a milestone that is not a whole number.

@@ -15,7 +15,7 @@ class WarmUp:
 
     Args:
         per: Whether the rate changes with every ``"step"``, or between epochs only, with every ``"epoch"``.
-        start: The factor that the rise begins above, from 0 to below 1.
+        start: The factor that the warm-up begins above, from 0 to below 1.
 
     Raises:
         ValueError: For a value out of range.

@@ -22,7 +22,6 @@ class ColumnTransform(NoiseTransform):
         name: The metadata column, of numbers or of 0 and 1.
         std: Standard deviation of noise on each number, 0 or more.
         drop: Probability that a number is set to 0, at least 0 and below 1.
-        count: Number of views, 1 to 1024.
 
     Attributes:
         source: The column.
