@@ -193,7 +193,7 @@ def test_a_job_that_is_preempted_goes_on_and_ends_as_if_it_had_not_been():
 
 @pytest.mark.slow
 def test_a_job_that_fails_says_so(monkeypatch, capfd):
-    with pytest.raises(RuntimeError, match="ccl train ended with 2"):
+    with pytest.raises(RuntimeError, match="ccl train ended with status 2; its output says why"):
         jobs.Training(["nothing.toml"])()
     assert "nothing.toml" in capfd.readouterr().err
 
