@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ccl_plugins.datasets.annotated import Annotated, annotations_of
 from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split
-from ccl_plugins.files.arrays import as_numbers, read_npy
+from ccl_plugins.files.arrays import as_float32, as_numbers, read_npy
 from ccl_plugins.files.mapped import Rows, blocks, by_row
 from ccl_plugins.files.reading import naming_files
 from ccl_plugins.files.tensors import read_tensors
@@ -123,7 +123,7 @@ class Features:
 
     def _split(self) -> dict[str, Annotated]:
         with naming_files(*self._files("features")):
-            vectors = [_as_vectors(table["features"]) for table in self._tables]
+            vectors = [_as_vectors(table["features"], self.standardize) for table in self._tables]
             widths = [each.shape[1] for each in vectors]
             if len(set(widths)) > 1:
                 raise ValueError(f"train has {widths[0]} features, test {widths[1]}")
@@ -170,15 +170,21 @@ def _vectors(samples: Tensor | Rows) -> Tensor:
     return samples.values if isinstance(samples, Rows) else samples
 
 
-def _as_vectors(features: Any) -> Tensor:
-    """The features (N, f), all finite, as float32."""
+def _as_vectors(features: Any, exact: bool) -> Tensor:
+    """The features (N, f), all finite, as float32; if ``exact``, with the type that they have."""
     vectors = as_numbers(features, "features")
     if vectors.ndim != 2 or not vectors.numel():
         raise ValueError(f"features must be (N, f), not of shape {tuple(vectors.shape)}")
-    vectors = vectors.float()
+    _refuse_non_finite(vectors, "not finite")
+    if exact:
+        return vectors
+    cure = "standardize=True gives each feature mean 0 and standard deviation 1"
+    floats = as_float32(vectors, "features", cure)
+    _refuse_non_finite(floats, f"above 3.4e38, the largest number of float32 ({cure}),")
+    return floats
+
+
+def _refuse_non_finite(vectors: Tensor, what: str) -> None:
     finite = torch.cat([vectors[rows].isfinite().all(1) for rows in blocks(vectors)])
     if bad := (~finite).nonzero().flatten().tolist():
-        raise ValueError(
-            f"features are not finite in {len(bad)} rows, first in row {bad[0]} (from 0)"
-        )
-    return vectors
+        raise ValueError(f"features are {what} in {len(bad)} rows, first in row {bad[0]} (from 0)")

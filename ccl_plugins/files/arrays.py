@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.files.mapped import is_large, map_npy
+from ccl_plugins.files.mapped import blocks, is_large, map_npy
 from ccl_plugins.files.reading import reading
 from ccl_plugins.files.tensors import read_tensors
 
@@ -138,3 +139,43 @@ def as_numbers(values: Any, name: str) -> Tensor:
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, not {values!r:.80}: {error}") from error
     return real(numbers, name)
+
+
+COARSE = 1e-3
+"""The part of a column's range that the rounding of its numbers to float32 may reach without a warning."""
+
+
+def as_float32(values: Tensor, place: str, cure: str) -> Tensor:
+    """Numbers (N,) or (N, c) as float32.
+
+    Args:
+        values: The numbers.
+        place: The holder of the numbers, for the warning.
+        cure: The remedy, for the warning.
+
+    Warns:
+        UserWarning: If float32 holds hardly any numbers between the least and the greatest of a column.
+    """
+    floats = values.float()
+    if values.dtype.itemsize < 4 or values.dtype == torch.float32 or not values.numel():
+        return floats
+    error = torch.zeros(values[:1].numel(), dtype=torch.float64)
+    low, high = torch.full_like(error, torch.inf), torch.full_like(error, -torch.inf)
+    for rows in blocks(values):
+        exact = values[rows].reshape(-1, len(error)).double()
+        rounded = floats[rows].reshape(exact.shape).double()
+        error = error.maximum((exact - rounded).abs().nan_to_num(0, 0).amax(0))
+        low = low.fmin(exact.nan_to_num(torch.inf, torch.inf, -torch.inf).amin(0))
+        high = high.fmax(exact.nan_to_num(-torch.inf, torch.inf, -torch.inf).amax(0))
+    coarse = (error > COARSE * (high - low)) & (high > low)
+    if coarse.any():
+        column = int(coarse.nonzero()[0])
+        ends = low[column].item(), high[column].item()
+        apart = np.spacing(np.float32(max(map(abs, ends))))
+        named = f"{place}, column {column} (from 0)," if values.ndim > 1 else place
+        warnings.warn(
+            f"{named} has numbers from {ends[0]!r} to {ends[1]!r}, where float32 holds only numbers"
+            f" {apart:.3g} apart: {cure}",
+            stacklevel=2,
+        )
+    return floats

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ccl_plugins.arguments import one_of
-from ccl_plugins.files.arrays import real
+from ccl_plugins.files.arrays import as_float32, real
 from ccl_plugins.files.mapped import blocks
 from ccl_plugins.protocols import VALUE_TYPES, Missing, ValueType
 
@@ -194,7 +194,7 @@ def as_value_type(
             float32 cannot hold.
     """
     if value_type == "continuous":
-        floats = values.float()
+        floats = as_float32(values, place, "subtract the least number from all")
         if values.dtype == torch.float64:
             large = floats.isinf() & values.isfinite()
             refuse_rows(

@@ -132,3 +132,26 @@ def test_a_perceptron_says_which_length_it_was_given():
         MLP(6)(torch.randn(4, 7))
     with pytest.raises(ValueError, match="1 or more"):
         MLP(6, hidden=[0])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e60, 1e-60])
+def test_features_far_from_0_are_standardized_before_they_are_rounded(scale):
+    near = blobs()
+    near["features"] = near["features"].double()
+    far = {**near, "features": scale * (near["features"] + 1e9)}
+    x = Features(far, test_fraction=0.5, standardize=True)("train").samples
+    expected = Features(near, test_fraction=0.5, standardize=True)("train").samples
+    torch.testing.assert_close(x, expected, atol=1e-5, rtol=0)
+
+
+def test_features_that_float32_merges_or_cannot_hold_are_told_to_be_standardized():
+    table = blobs()
+    table["features"] = table["features"].double() + 1e9
+    with pytest.warns(UserWarning, match=r"only numbers 64 apart: standardize=True"):
+        Features(table, test_fraction=0.5)("train")
+    table["features"][4, 1] = 1e60
+    refused = pytest.raises(
+        ValueError, match=r"above 3.4e38.* \(standardize=True .* first in row 4"
+    )
+    with pytest.warns(UserWarning, match="apart"), refused:
+        Features(table, test_fraction=0.5)("train")

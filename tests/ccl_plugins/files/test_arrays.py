@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from ccl_plugins.files.arrays import read_npy
+from ccl_plugins.files.arrays import as_float32, read_npy
 
 
 def test_arrays_are_numbers_and_never_objects(tmp_path):
@@ -24,3 +24,31 @@ def test_a_file_of_another_name_is_quoted(tmp_path):
         read_npy(tmp_path / "b.npy")
     with pytest.raises(ValueError, match=r"end in \.npy, not as 'a\.npz'"):
         read_npy(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64])
+def test_numbers_that_float32_merges_are_named(dtype):
+    days = torch.arange(6).to(dtype)[:, None] * torch.tensor([1, 100]).to(dtype)
+    warned = pytest.warns(
+        UserWarning,
+        match=r"features, column 0 .* 1700000000\.0 to 1700000005\.0.* 128 apart: subtract",
+    )
+    with warned:
+        as_float32(1_700_000_000 + days, "features", "subtract")
+    torch.testing.assert_close(as_float32(1000 + days, "features", ""), (1000 + days).float())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1e9 + 0.1] * 3,
+        [1e-60, 1.0, 3.0],
+        [float("nan"), float("inf"), 2.0],
+        [1e300, 1.0, 2.0],
+        [16_777_217.0, 0.0, 1.0],
+    ],
+    ids=str,
+)
+def test_numbers_that_float32_tells_apart_are_no_matter(values):
+    values = torch.tensor(values, dtype=torch.float64)
+    assert torch.equal(as_float32(values, "z", "").nan_to_num(), values.float().nan_to_num())
