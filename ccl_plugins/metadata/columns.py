@@ -245,11 +245,17 @@ def _flat(values: Sequence[Any]) -> list[Any]:
 
 def _value_type_of(columns: list[Tensor], given: list[Any]) -> ValueType:
     """The default value type of numbers, from tensors and the columns that they were read from."""
-    if not all(map(_are_whole, columns, given)):
+    held = [pair for pair in zip(columns, given, strict=True) if not _is_empty(pair[1])]
+    if not held or not all(_are_whole(*pair) for pair in held):
         return "continuous"
     flat = all(column.ndim == 1 for column in columns)
     binary = all(((column == 0) | (column == 1) | column.isnan()).all() for column in columns)
     return "multi_label" if binary and not flat else "categorical"
+
+
+def _is_empty(given: Any) -> bool:
+    """Whether a list holds no value, such as the column of a split in which every cell is empty."""
+    return isinstance(given, list | tuple) and all(value is None for value in _flat(given))
 
 
 def _are_whole(column: Tensor, given: Any) -> bool:

@@ -171,3 +171,15 @@ def test_a_condition_of_numbers_that_float32_cannot_hold_is_refused():
         ValueError, match=r"too large values in 1 of 2 rows \(1; from 0\).* below 3.4e38"
     ):
         check_values("z", torch.tensor([1.0, 1e39], dtype=torch.float64), "continuous", 2)
+
+
+def test_a_split_without_a_value_does_not_change_what_a_column_holds():
+    encoded = encode({"z": [0, 1, 2]}, {"z": [None, None, None]})
+    assert encoded.schema == {"z": "categorical"}
+    assert encoded.tables[1]["z"].tolist() == [-1, -1, -1]
+    assert encode({"z": [None, None]}).schema == {"z": "continuous"}
+
+
+def test_a_column_of_times_that_float32_merges_is_named():
+    with pytest.warns(UserWarning, match="column 'time' has .* 128 apart: subtract the least"):
+        encode({"time": [1.7e9 + 0.5, 1.7e9 + 60]})
