@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -10,6 +12,7 @@ from typing import Any, ClassVar
 
 from ccl_plugins.datasets.annotated import as_texts, refuse_twice
 from ccl_plugins.datasets.image_files import ImageFileDataset, ImageFiles, OnError
+from ccl_plugins.datasets.splitting import SPLITS
 from ccl_plugins.files.images import Levels, Mode
 from ccl_plugins.files.reading import naming_files
 from ccl_plugins.files.tables import Columns, choose, read_tables, row_of
@@ -139,6 +142,14 @@ class ImageTable(ImageFileDataset):
         for path, table in zip(self.sources, tables, strict=True):
             _check_rows(path, table, self.image, self.label)
             choose(table, self.text, str(path))
+        if len(tables) > 1:
+            train, test = ({*map(os.path.normpath, table[self.image])} for table in tables)
+            if both := sorted(train & test):
+                warnings.warn(
+                    f"{len(both)} images are both in {self.sources[0]} and in {self.sources[1]}, such as"
+                    f" {both[0]!r}: a test of images that were trained on says little",
+                    stacklevel=2,
+                )
         return tables
 
     @cached_property
@@ -170,6 +181,12 @@ class ImageTable(ImageFileDataset):
             return super()._rows(split, files)
         (path,), (table,) = self.sources, self._tables
         values = choose(table, [self.split], str(path))[self.split]
+        for row, value in enumerate(values):
+            if value not in SPLITS and (meant := str(value).strip().lower()) in SPLITS:
+                raise ValueError(
+                    f"{path}, {row_of(path, row)}: the split {value!r} is neither 'train' nor 'test':"
+                    f" write it as {meant!r}"
+                )
         rows = [row for row, value in enumerate(values) if value == split]
         if not rows:
             listed = ", ".join(sorted({repr(value) for value in values}))
@@ -186,12 +203,14 @@ def _check_rows(path: Path, table: Mapping[str, Any], image: str, label: str) ->
         for row, value in enumerate(column):
             if value is None or value != value:  # NaN alone differs from itself
                 raise ValueError(f"{path}, {row_of(path, row)}: {name!r} is empty")
+    if not isinstance(table[image][0], str):
+        raise ValueError(f"{path}: {image!r} must hold names of files, not {table[image][0]}")
     first: dict[str, int] = {}
     for row, value in enumerate(table[image]):
-        if first.setdefault(value, row) != row:
+        if (other := first.setdefault(os.path.normpath(value), row)) != row:
             raise ValueError(
-                f"{path}: {value!r} is in {row_of(path, first[value])} and {row_of(path, row)}: an image"
-                " must have one row"
+                f"{path}: {value!r} is in {row_of(path, other)} and {row_of(path, row)}: an image must"
+                " have one row"
             )
 
 

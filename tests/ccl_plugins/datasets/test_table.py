@@ -369,3 +369,31 @@ def test_a_row_is_that_of_the_table_that_is_meant(tmp_path, test, given, said):
     message = messages(test, tmp_path, **given)
     assert said in message
     assert "test.csv" in message
+
+
+def test_an_image_has_one_row_in_any_spelling_of_its_path(path):
+    write(path.parent, path.read_text().replace("d.png", "./a.png"))
+    with pytest.raises(ValueError, match=r"'\./a\.png' is in row 2 and row 5: an image must"):
+        open_table(path).schema()
+
+
+def test_images_of_both_tables_are_counted(path):
+    train = write(path.parent, "image,label\na.png,0\nb.png,1\n", "train.csv")
+    test = write(path.parent, "image,label\nd.png,0\nx/../b.png,1\n", "test.csv")
+    with pytest.warns(UserWarning, match=r"1 images are both in .*train\.csv and in .*test\.csv"):
+        ImageTable(train, test=test).schema()
+
+
+@pytest.mark.parametrize("word", ["Train", "test ", "TEST"])
+def test_a_split_that_is_almost_a_split_is_refused(path, word):
+    write(path.parent, path.read_text().replace("d.png,owl,train", f"d.png,owl,{word}"))
+    with pytest.raises(ValueError, match=rf"row 5: the split {word!r} is neither .* write it as"):
+        open_table(path)("train")
+
+
+def test_names_of_images_are_words(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.table({"image": [1, 2], "label": [0, 1]}), tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="'image' must hold names of files, not 1"):
+        ImageTable(tmp_path / "a.parquet", test_fraction=0.5)("train")
