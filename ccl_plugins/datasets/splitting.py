@@ -139,7 +139,9 @@ def _named(number: Tensor, words: Sequence[str] | None) -> str:
     """A class by its word, or by its number."""
     if words is not None and 0 <= number < len(words):
         return repr(words[int(number)])
-    return "-1 (missing)" if number == -1 else f"{number.item():g}"
+    if number == -1:
+        return "-1 (missing)"
+    return f"{number.item():g}" if number.is_floating_point() else f"{number.item()}"
 
 
 def _with_all_classes(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ccl_plugins.numerics.precision import at_least_float32
+
 
 def as_vectors(z: Tensor) -> Tensor:
     """Condition values in the form that kernels take: float (b, c), or class ids (b,).
@@ -39,7 +41,8 @@ def equal(a: Tensor, b: Tensor) -> Tensor:
     """(n, m) True where condition values are equal; vectors must be equal in all entries."""
     x, y = as_vectors(a), as_vectors(b)
     if x.dtype.is_floating_point:
-        return torch.cdist(x, y, p=0) == 0  # p=0 counts the entries that differ
+        # p=0 counts the entries that differ, and takes no half precision on the CPU.
+        return torch.cdist(at_least_float32(x), at_least_float32(y), p=0) == 0
     return x[:, None] == y
 
 

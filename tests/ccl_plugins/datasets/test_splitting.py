@@ -91,3 +91,8 @@ def test_evaluators_ignore_samples_without_a_label(lacking):
     assert sum(len(each.features) for each in known) == 60 - lacking
     for evaluator in (KNN(k=5), LinearProbe()):
         assert values(evaluator(*splits)) == values(evaluator(*known))
+
+
+def test_a_class_of_one_sample_is_named_by_all_its_digits():
+    with pytest.raises(ValueError, match="class 9007199254740993 has one sample"):
+        hold_out(torch.tensor([0, 0, 2**53 + 1]), 0.5, 0)

@@ -120,3 +120,9 @@ def test_empty_places_take_the_first_values_in_turn():
     values = torch.tensor([1.0, 2.0, 3.0, torch.nan, 5.0, torch.nan])
     valid = values.isfinite()
     assert replace_invalid(values, valid, 3).tolist() == [1.0, 2.0, 3.0, 1.0, 5.0, 3.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_values_in_half_precision_are_compared(dtype):
+    a = torch.tensor([[1.0, 2.0], [1.0, 2.5]], dtype=dtype)
+    assert equal(a, a).tolist() == [[True, False], [False, True]]
