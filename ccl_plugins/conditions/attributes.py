@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -20,6 +21,7 @@ from ccl_plugins.metadata.variable import Variable, check_policy
 from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 
 
+@dataclass(eq=False, repr=False)
 class Attributes:
     """Binary attributes of each sample, or classes of samples with equal attributes.
 
@@ -55,31 +57,28 @@ class Attributes:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"columns": ["label"], "k": 1}
-    refresh: Refresh = "never"
+    refresh: ClassVar[Refresh] = "never"
 
-    def __init__(
-        self,
-        columns: Sequence[str] | None = None,
-        file: str | Path | None = None,
-        key: str | None = None,
-        array: Any = None,
-        k: int | Literal["auto"] | None = None,
-        target: str = "label",
-        missing: Missing = "error",
-    ) -> None:
-        if file is not None and array is not None:
+    columns: Sequence[str] | None = None
+    file: str | Path | None = None
+    key: str | None = None
+    array: Any = None
+    k: int | Literal["auto"] | None = None
+    target: str = "label"
+    missing: Missing = "error"
+
+    def __post_init__(self) -> None:
+        if self.file is not None and self.array is not None:
             raise ValueError("give file= or array=, not both")
-        if file is None and array is None and not columns:
+        if self.file is None and self.array is None and not self.columns:
             raise ValueError("name the columns of the data set that are attributes, or give a file")
-        if key is not None and file is None:
-            raise ValueError(f"key={key!r} names a column of a file: give file=, too")
-        self.columns = None if columns is None else list(columns)
-        self.file = None if file is None else Path(file).expanduser()
-        self.key = key
-        self.array = array
-        self.k = k if k is None or k == "auto" else whole("k", k, 1)
-        self.target = target
-        self.missing = check_policy(missing, self.value_type)
+        if self.key is not None and self.file is None:
+            raise ValueError(f"key={self.key!r} names a column of a file: give file=, too")
+        if self.file is not None:
+            self.file = Path(self.file).expanduser()
+        if self.k is not None and self.k != "auto":
+            self.k = whole("k", self.k, 1)
+        check_policy(self.missing, self.value_type)
 
     @property
     def value_type(self) -> ValueType:
@@ -114,10 +113,11 @@ class Attributes:
         """The chosen attributes by name, one row per sample."""
         if self.array is None and self.file is None:
             return choose(split.metadata, self.columns, "the data set")
-        place = "the array" if self.file is None else str(self.file)
-        if self.file is not None and self.file.suffix not in (".npy", ".safetensors"):
-            return choose(read_rows(self.file, self.key, split), self.columns, place)
-        array = as_numbers(self.array, "array") if self.file is None else read_array(self.file)
+        file = None if self.file is None else Path(self.file)
+        place = "the array" if file is None else str(file)
+        if file is not None and file.suffix not in (".npy", ".safetensors"):
+            return choose(read_rows(file, self.key, split), self.columns, place)
+        array = as_numbers(self.array, "array") if file is None else read_array(file)
         columns = require_matrix(array, split, place).T
         return choose({str(i): c for i, c in enumerate(columns)}, self.columns, place)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from ccl_plugins.conditions.encoder import Encoder
-from ccl_plugins.protocols import Missing
 
 
+@dataclass(eq=False, repr=False)
 class CLIP(Encoder):
     """The embedding of each image by CLIP (contrastive language-image pre-training), of timm.
 
@@ -37,39 +37,18 @@ class CLIP(Encoder):
         "options": {"depth": 1},
     }
 
-    def __init__(
-        self,
-        name: str = "vit_base_patch32_clip_quickgelu_224.openai",
-        pretrained: bool = True,
-        checkpoint_path: str | Path | None = None,
-        normalize: bool = False,
-        options: Mapping[str, Any] | None = None,
-        file: str | Path | None = None,
-        key: str | None = None,
-        missing: Missing = "error",
-        cache: str | Path | None = None,
-        batch_size: int = 64,
-        workers: int = 0,
-        device: str | None = None,
-    ) -> None:
-        if "clip" not in name or "_ft_" in name:
+    name: str = "vit_base_patch32_clip_quickgelu_224.openai"
+    head: bool = field(default=True, init=False)
+    image_size: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a model that is no CLIP tower, and take no model beside a file."""
+        if "clip" not in self.name or "_ft_" in self.name:
             raise ValueError(
-                f"{name!r} is not a CLIP tower with its weights from images and texts: take one of "
+                f"{self.name!r} is not a CLIP tower with its weights from images and texts: take one of "
                 "timm.list_models('*clip*', pretrained=True) without '_ft_' in its name, or the "
                 "condition encoder, which takes any model"
             )
-        super().__init__(
-            name if file is None else None,
-            pretrained,
-            checkpoint_path,
-            head=True,
-            normalize=normalize,
-            options=options,
-            file=file,
-            key=key,
-            missing=missing,
-            cache=cache,
-            batch_size=batch_size,
-            workers=workers,
-            device=device,
-        )
+        if self.file is not None:
+            self.name = None  # type: ignore[assignment]  # as an encoder with a file has it
+        super().__post_init__()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ccl_plugins.arguments import DEEPEST, SHARPEST, whole
+from ccl_plugins.arguments import DEEPEST, SHARPEST, checked, whole
 from ccl_plugins.files.arrays import read_array
 from ccl_plugins.files.cache import cached, default_folder
 from ccl_plugins.files.fingerprints import of_split, of_tensors
@@ -24,6 +25,7 @@ from ccl_plugins.networks.extraction import extract, preprocessing
 from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 
 
+@dataclass(eq=False, repr=False)
 class Encoder:
     """Features of each image by a frozen model of timm, or from a file.
 
@@ -62,48 +64,36 @@ class Encoder:
         "pretrained": False,
         "image_size": 32,
     }
-    refresh: Refresh = "never"
-    value_type: ValueType = "continuous"
+    refresh: ClassVar[Refresh] = "never"
+    value_type: ClassVar[ValueType] = "continuous"
 
-    def __init__(
-        self,
-        name: str | None = None,
-        pretrained: bool = True,
-        checkpoint_path: str | Path | None = None,
-        head: bool = False,
-        normalize: bool = False,
-        image_size: int | None = None,
-        options: Mapping[str, Any] | None = None,
-        file: str | Path | None = None,
-        key: str | None = None,
-        missing: Missing = "error",
-        cache: str | Path | None = None,
-        batch_size: int = 64,
-        workers: int = 0,
-        device: str | None = None,
-    ) -> None:
-        if (name is None) == (file is None):
+    name: str | None = None
+    pretrained: bool = True
+    checkpoint_path: str | Path | None = None
+    head: bool = False
+    normalize: bool = False
+    image_size: int | None = checked(whole, least=1, most=SHARPEST, default=None)
+    options: Mapping[str, Any] | None = None
+    file: str | Path | None = None
+    key: str | None = None
+    missing: Missing = "error"
+    cache: str | Path | None = None
+    batch_size: int = checked(whole, least=1, default=64)
+    workers: int = checked(whole, least=0, most=DEEPEST, default=0)
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the parameters together."""
+        if (self.name is None) == (self.file is None):
             raise ValueError("give name=, a model of timm, or file=, a file of features; not both")
-        self.image_size = (
-            None if image_size is None else whole("image_size", image_size, 1, SHARPEST)
-        )
-        if name is not None:
-            timm_models.check_name(name)
-            if image_size is not None:
-                timm_models.check_image_size(name, options or {}, image_size, "image_size =")
-        self.name = name
-        self.pretrained = pretrained
-        self.checkpoint_path = checkpoint_path
-        self.head = head
-        self.normalize = normalize
-        self.options = dict(options or {})
-        self.file = None if file is None else Path(file).expanduser()
-        self.key = key
-        self.missing = check_policy(missing, self.value_type)
-        self.cache = None if cache is None else Path(cache).expanduser()
-        self.batch_size = whole("batch_size", batch_size, 1)
-        self.workers = whole("workers", workers, 0, DEEPEST)
-        self.device = device
+        self.options = dict(self.options or {})
+        if self.file is not None:
+            self.file = Path(self.file).expanduser()
+        if self.name is not None:
+            timm_models.check_name(self.name)
+            if (size := self.image_size) is not None:
+                timm_models.check_image_size(self.name, self.options, size, "image_size =")
+        check_policy(self.missing, self.value_type)
 
     def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor:
         """The features of the training split."""
@@ -118,7 +108,7 @@ class Encoder:
         model: nn.Module = timm_models.create_model(
             name,
             self.pretrained,
-            self.options,
+            self.options or {},
             keep_head=self.head,
             instead="file=FILE, features that were computed elsewhere; or checkpoint_path=FILE, a file of"
             " weights",
@@ -135,7 +125,7 @@ class Encoder:
             "dataset": of_split(split),
         }
         return cached(
-            self.cache or default_folder(),
+            default_folder() if self.cache is None else Path(self.cache).expanduser(),
             name,
             made_of,
             len(split),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of, whole
+from ccl_plugins.arguments import checked, one_of, whole
 from ccl_plugins.metadata.columns import class_ids
 from ccl_plugins.metadata.variable import check_policy
 from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
@@ -17,6 +18,7 @@ from ccl_plugins.protocols import Embedder, Missing, Refresh, Table, ValueType
 Family = Literal["mutual", "conditional", "entropy"]
 
 
+@dataclass(eq=False, repr=False)
 class Synthetic:
     """Clusters Z made from the labels T, with a chosen I(Z;T) and H(Z|T).
 
@@ -57,32 +59,24 @@ class Synthetic:
         appendix H.
     """
 
-    refresh: Refresh = "never"
-    value_type: ValueType = "categorical"
+    refresh: ClassVar[Refresh] = "never"
+    value_type: ClassVar[ValueType] = "categorical"
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"family": "conditional", "level": 1}
 
-    def __init__(
-        self,
-        family: Family,
-        level: int,
-        mixed: int | None = None,
-        branch: int = 2,
-        seed: int = 0,
-        column: str = "label",
-        missing: Missing = "error",
-    ) -> None:
-        one_of("family", family, get_args(Family))
-        if (mixed is None) == (family == "entropy"):
+    family: Family = checked(one_of, choices=get_args(Family))
+    level: int = checked(whole, least=0)
+    mixed: int | None = checked(whole, least=0, default=None)
+    branch: int = checked(whole, least=2, default=2)
+    seed: int = checked(whole, least=0, default=0)
+    column: str = "label"
+    missing: Missing = "error"
+
+    def __post_init__(self) -> None:
+        if (self.mixed is None) == (self.family == "entropy"):
             raise ValueError(
-                f"mixed= is a number of classes, and only for family 'entropy', not {mixed!r}"
+                f"mixed= is a number of classes, and only for family 'entropy', not {self.mixed!r}"
             )
-        self.family = family
-        self.level = whole("level", level, 0)
-        self.mixed = None if mixed is None else whole("mixed", mixed, 0)
-        self.branch = whole("branch", branch, 2)
-        self.seed = whole("seed", seed, 0)
-        self.column = column
-        self.missing = check_policy(missing, self.value_type)
+        check_policy(self.missing, self.value_type)
 
     def fit(self, split: Any, embed: Embedder, previous: Table | None) -> Tensor:
         """The clusters of the training split."""

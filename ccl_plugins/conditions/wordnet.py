@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import DEEPEST, did_you_mean, one_of, wholes
+from ccl_plugins.arguments import DEEPEST, did_you_mean, wholes, word
 from ccl_plugins.files.reading import naming_files, reading
 from ccl_plugins.files.tables import choose, read_table, row_of
 from ccl_plugins.metadata.matching import sample_names
@@ -30,6 +31,7 @@ Parents = Mapping[str, tuple[str, ...]]
 """A hierarchy: the parents of each node, in their order; a root has none."""
 
 
+@dataclass(eq=False, repr=False)
 class WordNet:
     """The ancestor of each sample's class at a level of a hierarchy, such as WordNet.
 
@@ -66,29 +68,25 @@ class WordNet:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"level": 5, "classes": "imagenet1k"}
-    refresh: Refresh = "never"
-    value_type: ValueType = "categorical"
+    refresh: ClassVar[Refresh] = "never"
+    value_type: ClassVar[ValueType] = "categorical"
 
-    def __init__(
-        self,
-        level: int | None = None,
-        levels: Sequence[int] | None = None,
-        source: str = SHIPPED,
-        column: str = "label",
-        classes: Sequence[str] | Literal["imagenet1k"] | None = None,
-        parents: Literal["prune", "drop", "error"] = "prune",
-        missing: Missing | None = None,
-    ) -> None:
-        if (level is None) == (not levels):
+    level: int | None = None
+    levels: Sequence[int] | None = None
+    source: str = SHIPPED
+    column: str = "label"
+    classes: Sequence[str] | Literal["imagenet1k"] | None = None
+    parents: Literal["prune", "drop", "error"] = word("prune", "drop", "error")
+    missing: Missing | None = None
+
+    def __post_init__(self) -> None:
+        if (self.level is None) == (not self.levels):
             raise ValueError("give level=, or levels=[...] with at least one")
-        self.levels = wholes("levels", levels if level is None else [level], 1, DEEPEST)
-        self.level = level
-        self.source = source
-        self.column = column
-        self.classes = classes
-        self.parents = one_of("parents", parents, ("prune", "drop", "error"))
-        default: Missing = "drop" if parents == "drop" else "error"
-        self.missing = check_policy(default if missing is None else missing, self.value_type)
+        levels = self.levels if self.level is None else [self.level]
+        self.levels = wholes("levels", levels, 1, DEEPEST)
+        if self.missing is None:
+            self.missing = "drop" if self.parents == "drop" else "error"
+        check_policy(self.missing, self.value_type)
 
     @property
     def hierarchy(self) -> bool:
@@ -101,7 +99,7 @@ class WordNet:
         paths = self._paths(names)
         deepest = max(map(len, paths.values()), default=0)
         columns = []
-        for level in self.levels:
+        for level in self.levels or ():
             if level > deepest:
                 raise ValueError(
                     f"level {level} is deeper than the tree: the deepest class is at level {deepest} of"
