@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import checked, whole
 from ccl_plugins.datasets.annotated import InMemory
-from ccl_plugins.datasets.splitting import check_fraction, check_split, hold_out
+from ccl_plugins.datasets.splitting import between, check_split, hold_out
 from ccl_plugins.protocols import ValueType
 
 INKED = 0.4
@@ -49,6 +50,7 @@ TEMPLATES = (
 """The forms of captions; each image has one of them."""
 
 
+@dataclass(eq=False, repr=False)
 class ColorDigits:
     """Handwritten digits on grounds of one random color each, without a download.
 
@@ -81,18 +83,10 @@ class ColorDigits:
         Optical Recognition of Handwritten Digits (1998), through scikit-learn.
     """
 
-    def __init__(
-        self,
-        seed: int = 0,
-        test_fraction: float = 0.2,
-        size: int = 32,
-        captions: bool = False,
-    ) -> None:
-        check_fraction(test_fraction, seed)
-        self.seed = seed
-        self.test_fraction = test_fraction
-        self.size = whole("size", size, 1, 512)
-        self.captions = captions
+    seed: int = checked(whole, least=0, default=0)
+    test_fraction: float = checked(between, default=0.2)
+    size: int = checked(whole, least=1, most=512, default=32)
+    captions: bool = False
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""

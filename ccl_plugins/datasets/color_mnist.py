@@ -6,6 +6,7 @@ import gzip
 import math
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import checked, whole, word
 from ccl_plugins.datasets.annotated import InMemory
-from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
+from ccl_plugins.datasets.splitting import SPLITS, between, check_split, hold_out
 from ccl_plugins.protocols import ValueType
 
 PALETTE = (
@@ -35,6 +36,7 @@ PALETTE = (
 STEMS = {"train": "train", "test": "t10k"}
 
 
+@dataclass(eq=False, repr=False)
 class ColorMNIST:
     """MNIST's digits on grounds of one random color each, independent of the digit.
 
@@ -68,18 +70,10 @@ class ColorMNIST:
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"root": "mnist"}
 
-    def __init__(
-        self,
-        root: str | Path,
-        colors: Literal["uniform", "mixture"] = "uniform",
-        seed: int = 0,
-        test_fraction: float | None = None,
-    ) -> None:
-        check_fraction(test_fraction, seed)
-        self.root = Path(root).expanduser()
-        self.colors = one_of("colors", colors, ("uniform", "mixture"))
-        self.seed = seed
-        self.test_fraction = test_fraction
+    root: str | Path
+    colors: Literal["uniform", "mixture"] = word("uniform", "mixture")
+    seed: int = checked(whole, least=0, default=0)
+    test_fraction: float | None = checked(between, default=None)
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import non_negative, positive, whole
+from ccl_plugins.arguments import checked, non_negative, positive, whole
 from ccl_plugins.datasets.annotated import InMemory
 from ccl_plugins.datasets.color_digits import (
     COLUMNS,
@@ -18,13 +19,14 @@ from ccl_plugins.datasets.color_digits import (
     measure_strokes,
     read_digits,
 )
-from ccl_plugins.datasets.splitting import check_fraction
+from ccl_plugins.datasets.splitting import between
 from ccl_plugins.protocols import ValueType
 
 MEAN = 0.6
 """The brightness of grounds without a grating."""
 
 
+@dataclass(eq=False, repr=False)
 class GratingDigits:
     """Handwritten digits on gray gratings of one random angle each, without a download.
 
@@ -58,26 +60,20 @@ class GratingDigits:
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"size": 8}
 
-    def __init__(
-        self,
-        contrast: float = 0.32,
-        period: float = 5.0,
-        seed: int = 0,
-        test_fraction: float = 0.2,
-        size: int = 32,
-    ) -> None:
-        check_fraction(test_fraction, seed)
-        if non_negative("contrast", contrast) > 1 - MEAN:
+    contrast: float = checked(non_negative, default=0.32)
+    period: float = checked(positive, default=5.0)
+    seed: int = checked(whole, least=0, default=0)
+    test_fraction: float = checked(between, default=0.2)
+    size: int = checked(whole, least=1, most=512, default=32)
+
+    def __post_init__(self) -> None:
+        if self.contrast > 1 - MEAN:
             raise ValueError(
-                f"contrast must be from 0 to {1 - MEAN:g}, which keeps pixels in range, not {contrast!r}"
+                f"contrast must be from 0 to {1 - MEAN:g}, which keeps pixels in range, not"
+                f" {self.contrast!r}"
             )
-        if positive("period", period) < 2:
-            raise ValueError(f"period must be 2 pixels or more, not {period!r}")
-        self.contrast = contrast
-        self.period = period
-        self.seed = seed
-        self.test_fraction = test_fraction
-        self.size = whole("size", size, 1, 512)
+        if self.period < 2:
+            raise ValueError(f"period must be 2 pixels or more, not {self.period!r}")
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from ccl_plugins.metadata.columns import factorize
 from ccl_plugins.protocols import Dataset, ValueType, trait
 
 
+@dataclass(eq=False, repr=False)
 class Mixed:
     """Several data sets one after another; the column ``source`` names the data set of each sample.
 
@@ -44,17 +46,13 @@ class Mixed:
         }
     }
 
-    def __init__(
-        self,
-        of: Mapping[str, Dataset],
-        apart: Sequence[str] = ("label",),
-        column: str = "source",
-    ) -> None:
-        if len(of) < 2:
-            raise ValueError(f"of must have two data sets or more, not {len(of)}")
-        self.of = dict(of)
-        self.apart = list(apart)
-        self.column = column
+    of: Mapping[str, Dataset]
+    apart: Sequence[str] = ("label",)
+    column: str = "source"
+
+    def __post_init__(self) -> None:
+        if len(self.of) < 2:
+            raise ValueError(f"of must have two data sets or more, not {len(self.of)}")
 
     def __call__(self, split: str) -> Annotated:
         """The ``"train"`` or ``"test"`` split."""

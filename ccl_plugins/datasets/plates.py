@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import SHARPEST, fraction, matrix, non_negative, one_of, whole
+from ccl_plugins.arguments import SHARPEST, checked, fraction, matrix, non_negative, whole, word
 from ccl_plugins.datasets.annotated import InMemory
-from ccl_plugins.datasets.splitting import check_split
+from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.protocols import ValueType
 
 MECHANISMS, SITES, PLATES, STAINS, CELLS = 4, 5, 4, 5, 6
@@ -29,6 +30,7 @@ CELL_RANGES = {
 """The traits that a mechanism changes, with their ranges."""
 
 
+@dataclass(eq=False, repr=False)
 class Plates:
     """Cells under five stains, on plates of several sites with batch effects.
 
@@ -66,32 +68,24 @@ class Plates:
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"train": 64, "test": 32, "size": 16}
 
-    def __init__(
-        self,
-        train: int = 4096,
-        test: int = 1024,
-        size: int = 32,
-        compounds: int = 250,
-        agreement: float = 0.85,
-        effect: float = 1.0,
-        held_out: Literal["sites", "validation", "new site"] = "sites",
-        seed: int = 0,
-    ) -> None:
-        self.sizes = {"train": whole("train", train, 4), "test": whole("test", test, 4)}
-        self.size = whole("size", size, 8, SHARPEST)
-        for name, count in self.sizes.items():
-            matrix((name, count), ("3 size^2", 3 * size**2))
-        self.compounds = whole("compounds", compounds, 1)
-        self.agreement = fraction("agreement", agreement)
-        if agreement < 1 / MECHANISMS:
-            raise ValueError(f"agreement must be {1 / MECHANISMS} or more, not {agreement!r}")
-        self.effect = non_negative("effect", effect)
-        self.held_out = one_of("held_out", held_out, ("sites", "validation", "new site"))
-        self.seed = whole("seed", seed, 0)
+    train: int = checked(whole, least=4, default=4096)
+    test: int = checked(whole, least=4, default=1024)
+    size: int = checked(whole, least=8, most=SHARPEST, default=32)
+    compounds: int = checked(whole, least=1, default=250)
+    agreement: float = checked(fraction, default=0.85)
+    effect: float = checked(non_negative, default=1.0)
+    held_out: Literal["sites", "validation", "new site"] = word("sites", "validation", "new site")
+    seed: int = checked(whole, least=0, default=0)
+
+    def __post_init__(self) -> None:
+        for name in SPLITS:
+            matrix((name, getattr(self, name)), ("3 size^2", 3 * self.size**2))
+        if self.agreement < 1 / MECHANISMS:
+            raise ValueError(f"agreement must be {1 / MECHANISMS} or more, not {self.agreement!r}")
 
     def __call__(self, split: str) -> InMemory:
         """The ``"train"`` or ``"test"`` split."""
-        n = self.sizes[check_split(split)]
+        n = getattr(self, check_split(split))
         held_out = "train" if split == "train" else self.held_out
         part = ("train", "sites", "validation", "new site").index(held_out)
         world = torch.Generator().manual_seed(8 * self.seed)

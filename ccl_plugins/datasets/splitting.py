@@ -20,10 +20,17 @@ def check_split(split: str) -> str:
     return one_of("split", split, SPLITS)
 
 
+def between(name: str, value: float) -> float:
+    """A number between 0 and 1, and neither of both."""
+    if not 0 < number(name, value) < 1:
+        raise ValueError(f"{name} must lie between 0 and 1, not {value!r}")
+    return value
+
+
 def check_fraction(test_fraction: float | None, seed: int) -> None:
     """Raise ValueError for a test fraction (if not None) or a seed out of range."""
-    if test_fraction is not None and not 0 < number("test_fraction", test_fraction) < 1:
-        raise ValueError(f"test_fraction must lie between 0 and 1, not {test_fraction!r}")
+    if test_fraction is not None:
+        between("test_fraction", test_fraction)
     whole("seed", seed, 0)  # to what scikit-learn accepts
 
 

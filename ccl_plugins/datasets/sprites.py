@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import SHARPEST, matrix, whole
+from ccl_plugins.arguments import SHARPEST, checked, matrix, whole
 from ccl_plugins.datasets.annotated import Annotated
-from ccl_plugins.datasets.splitting import check_split
+from ccl_plugins.datasets.splitting import SPLITS, check_split
 from ccl_plugins.protocols import ValueType
 
 SHAPES = ("triangle", "ell", "tee")
@@ -23,6 +24,7 @@ DARKEST = 0.25
 """The least share of a color's largest channel, so that a shape can be seen on black."""
 
 
+@dataclass(eq=False, repr=False)
 class Sprites:
     """One shape on black in each image, with the five quantities that define it.
 
@@ -52,18 +54,18 @@ class Sprites:
         have no color.
     """
 
-    def __init__(
-        self, train: int = 10_000, test: int = 2_000, size: int = 32, seed: int = 0
-    ) -> None:
-        self.sizes = {"train": whole("train", train, 2), "test": whole("test", test, 2)}
-        self.size = whole("size", size, 8, SHARPEST)
-        for name, count in self.sizes.items():
-            matrix((name, count), ("3 size^2", 3 * size**2))
-        self.seed = whole("seed", seed, 0)
+    train: int = checked(whole, least=2, default=10_000)
+    test: int = checked(whole, least=2, default=2_000)
+    size: int = checked(whole, least=8, most=SHARPEST, default=32)
+    seed: int = checked(whole, least=0, default=0)
+
+    def __post_init__(self) -> None:
+        for name in SPLITS:
+            matrix((name, getattr(self, name)), ("3 size^2", 3 * self.size**2))
 
     def __call__(self, split: str) -> Annotated:
         """The ``"train"`` or ``"test"`` split."""
-        n = self.sizes[check_split(split)]
+        n = getattr(self, check_split(split))
         generator = torch.Generator().manual_seed(2 * self.seed + (split == "test"))
 
         def draw(columns: int) -> Tensor:

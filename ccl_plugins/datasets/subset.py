@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.utils import data
 
-from ccl_plugins.arguments import whole
+from ccl_plugins.arguments import checked, whole
 from ccl_plugins.datasets.annotated import Annotated, OfOthers, annotations_of
-from ccl_plugins.datasets.splitting import check_fraction, check_split
+from ccl_plugins.datasets.splitting import check_split
 from ccl_plugins.files.tables import choose
 from ccl_plugins.protocols import Dataset, ValueType, trait
 
 
+@dataclass(eq=False, repr=False)
 class Subset:
     """A random part of another data set, with equally many samples of each class.
 
@@ -40,28 +42,16 @@ class Subset:
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"of": "color_digits", "train": 50, "test": 30}
 
-    def __init__(
-        self,
-        of: Dataset,
-        train: int | None = None,
-        test: int | None = None,
-        seed: int = 0,
-        column: str | None = "label",
-        keep: bool = False,
-    ) -> None:
-        self.of = of
-        self.sizes = {
-            split: None if size is None else whole(split, size, 1)
-            for split, size in (("train", train), ("test", test))
-        }
-        check_fraction(None, seed)
-        self.seed = seed
-        self.column = column
-        self.keep = keep
+    of: Dataset
+    train: int | None = checked(whole, least=1, default=None)
+    test: int | None = checked(whole, least=1, default=None)
+    seed: int = checked(whole, least=0, default=0)
+    column: str | None = "label"
+    keep: bool = False
 
     def __call__(self, split: str) -> Annotated:
         """The part of the ``"train"`` or ``"test"`` split."""
-        size = self.sizes[check_split(split)]
+        size = getattr(self, check_split(split))
         full = self.of(split)
         if size is not None and size > len(full):
             raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ SET = ("experiment_name", "tracking_uri", "save_dir")
 """Parameters that are not options."""
 
 
+@dataclass(eq=False, repr=False)
 class MLflow:
     """A run of MLflow, which a resumed run continues.
 
@@ -29,15 +31,9 @@ class MLflow:
 
     files = ("mlflow", "mlflow.id")
 
-    def __init__(
-        self,
-        experiment_name: str | None = None,
-        tracking_uri: str | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.experiment_name = experiment_name
-        self.tracking_uri = tracking_uri
-        self.options = dict(options or {})
+    experiment_name: str | None = None
+    tracking_uri: str | None = None
+    options: Mapping[str, Any] | None = None
 
     def check(self) -> None:
         """Check that MLflow is installed and takes the options.
@@ -60,7 +56,7 @@ class MLflow:
         from pytorch_lightning.loggers import MLFlowLogger
 
         number = kept(folder / "mlflow.id") if done is not None else None
-        given = {"run_name": folder.name, "run_id": number, **self.options}
+        given = {"run_name": folder.name, "run_id": number, **(self.options or {})}
         with (
             undisturbed()
         ):  # MLflow may draw the number of a new experiment from Python's generator

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,6 +18,7 @@ SET = ("project", "mode", "version", "save_dir", "dir", "anonymous", "reinit")
 """Parameters that are not options."""
 
 
+@dataclass(eq=False, repr=False)
 class WandB:
     """A run of Weights & Biases, which a resumed run continues.
 
@@ -34,15 +36,9 @@ class WandB:
     }
     files = ("wandb", "wandb.id")
 
-    def __init__(
-        self,
-        project: str | None = None,
-        mode: str | None = None,
-        options: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.project = project
-        self.mode = mode
-        self.options = dict(options or {})
+    project: str | None = None
+    mode: str | None = None
+    options: Mapping[str, Any] | None = None
 
     def check(self) -> None:
         """Check that wandb is installed and takes the options.
@@ -73,7 +69,7 @@ class WandB:
 
         if wandb.run is not None:
             wandb.finish()
-        given = {"name": folder.name, **self.options}
+        given = {"name": folder.name, **(self.options or {})}
         number = given.pop("id", None) or (kept(folder / "wandb.id") if done is not None else None)
         number = number or uuid.uuid4().hex[:8]
         keep(folder / "wandb.id", number)
