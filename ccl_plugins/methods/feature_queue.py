@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ccl_plugins.arguments import WIDEST, matrix, one_of, whole
-from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.numerics.distributed import gather, require_equal_batches
 from ccl_plugins.numerics.gram import RunningGram, Statistic
 from ccl_plugins.objectives.inputs import Questions, ask_of_values, by_name, long_ids, of_type
 from ccl_plugins.pairs.pairs import Pairs, with_keys
@@ -123,14 +123,16 @@ class FeatureQueue(nn.Module):
                 left out.
             embedding: ``"sphere"`` normalizes queries and keys; ``"raw"`` does not, for an
                 objective whose attribute ``embedding`` is ``"raw"``.
-            gather_distributed: Compare with the keys of all processes; each has n samples.
+            gather_distributed: Compare with the keys of all processes; each has n samples, which is
+                checked, so that several processes wait for each other and for the device.
             missing: ``"error"`` refuses samples without a value of a condition (NaN, -1 among class
                 ids). On a GPU, for which this does not wait, the loss is NaN instead. ``"ignore"``
                 leaves these samples out of the loss, as anchors and as keys.
 
         Raises:
             ValueError: For shapes that do not fit, for a condition or an index without exactly one
-                row per sample, for inf, and for a condition that the keys in the queue lack.
+                row per sample, for inf, for a condition that the keys in the queue lack, and for
+                batches of different sizes on processes that gather.
         """
         shapes, d = (tuple(queries.shape), tuple(keys.shape)), self.keys.shape[1]
         if len({*shapes}) > 1 or queries.ndim not in (2, 3) or shapes[0][-1] != d:
@@ -156,6 +158,8 @@ class FeatureQueue(nn.Module):
             if views.device.type == "cpu" and named and not questions.answered():
                 questions.refuse()
             views = questions.mark(views)
+            if gather_distributed:
+                require_equal_batches(views.shape[1], views.device)
         pairs = with_keys(
             views,
             keys.detach().reshape(views.shape),

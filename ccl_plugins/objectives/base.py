@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ccl_plugins.arguments import Checked, finite, one_of, whole
 from ccl_plugins.numerics.condition_values import fill_missing, missing_samples
-from ccl_plugins.numerics.distributed import gather
+from ccl_plugins.numerics.distributed import gather, require_equal_batches
 from ccl_plugins.numerics.joint import Joint, of_one_tensor
 from ccl_plugins.numerics.kernel_functions import conditions_of_kernel, similarities
 from ccl_plugins.numerics.precision import at_least_float32, unit
@@ -106,7 +106,8 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
             the name of the condition that the kernel reads, by default ``"condition"``. Other
             samples whose similarity to the anchor is at or above the threshold are not negatives.
             They may still be positives.
-        gather_distributed: In a call on raw embeddings, compare with the samples of all processes.
+        gather_distributed: In a call on raw embeddings, compare with the samples of all processes,
+            each of which must have as many.
 
     Args of subclasses:
         temperature: τ, above 0.
@@ -354,8 +355,9 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
             TypeError: For a missing condition, one that is not read, or one of another value type; and for
                 missing features or patches.
             ValueError: For shapes that do not fit, too few views, NaN or inf, class ids below 0,
-                anchors for which the loss is undefined, and ``anchors_at_once`` in an objective
-                that needs all anchors together.
+                anchors for which the loss is undefined, ``anchors_at_once`` in an objective that
+                needs all anchors together, and batches of different sizes on processes that
+                gather.
         """
         name = type(self).__name__
         questions = Questions()
@@ -377,6 +379,8 @@ class ContrastiveObjective(Settings, ObjectiveTraits):
                 k: fill_missing(z, missing_samples(z)) if ignore else z for k, z in values.items()
             }
             self.check_condition(filled)
+        if self.gather_distributed and not torch.compiler.is_compiling():
+            require_equal_batches(stacked.shape[1], stacked.device)
         with torch.autocast(stacked.device.type, enabled=False):
             stacked = at_least_float32(stacked)
             if self.embedding == "sphere":

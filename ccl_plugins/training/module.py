@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ccl_plugins.files.processes import is_first
 from ccl_plugins.files.run_folder import RunFolder
+from ccl_plugins.numerics.distributed import require_equal_batches
 from ccl_plugins.numerics.generators import restore_generators, seed_everything
 from ccl_plugins.objectives.base import reads_projections
 from ccl_plugins.objectives.scalars import count_epochs
@@ -208,7 +209,7 @@ class TrainingModule(LightningModule):
         """The loss of a batch."""
         first, self._begun = not self._begun, True
         if first:  # it waits for the device
-            ranks.require_equal(len(batch.views[0]))
+            require_equal_batches(len(batch.views[0]), batch.views[0].device)
         trait(self.objective, "progress")(self.global_step, self.length.steps)
         loss, self.pairs = take_step(
             self.parts,

@@ -92,17 +92,6 @@ def all_of(flag: bool) -> bool:
     return bool(gather(torch.tensor([int(flag)], device=_device())).all())
 
 
-def require_equal(count: int) -> None:
-    """Refuse batches of different sizes, which would make processes wait for each other for ever."""
-    counts: list[int] = gather(torch.tensor([count], device=_device())).tolist()
-    if len(set(counts)) > 1:
-        odd = next(i for i, each in enumerate(counts) if each != counts[0])
-        raise ValueError(
-            "processes must have equally large batches: process 0 has"
-            f" {counts[0]} samples and process {odd} has {counts[odd]}"
-        )
-
-
 def require_same_run(record: Mapping[str, Any]) -> None:
     """Refuse processes with other data, settings, components or versions than the first one.
 

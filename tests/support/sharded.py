@@ -40,6 +40,20 @@ def mean_of_calls(build, views):
     return loss / distributed.get_world_size()
 
 
+def call_unevenly(build, per_rank):
+    """The errors, or "", of calls of a criterion, each with a number of samples for each rank."""
+    rank, errors = distributed.get_rank(), []
+    criterion = build()
+    for sizes in per_rank:
+        x, y = torch.randn(2, sizes[rank], 3)
+        try:
+            criterion(x, y)
+            errors.append("")
+        except ValueError as error:
+            errors.append(str(error))
+    return errors
+
+
 def momentum_pairs(queries, keys, queue, rank=0, processes=1):
     """One rank's queries against the keys of all."""
     n = queries.shape[1] // processes

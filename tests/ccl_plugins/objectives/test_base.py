@@ -7,10 +7,11 @@ from functools import partial
 
 import pytest
 import torch
-from support.sharded import mean_of_calls, momentum_pairs
+from support.sharded import call_unevenly, mean_of_calls, momentum_pairs
 from torch import nn
 
 from ccl_plugins.kernels import Linear
+from ccl_plugins.methods import QueuedLoss
 from ccl_plugins.objectives import (
     HSIC,
     ClusterCrossEntropy,
@@ -208,6 +209,18 @@ def test_a_call_compares_with_the_samples_of_all_processes_only_if_told_to(gathe
     build = partial(InfoNCE, 0.3, gather_distributed=gathers)
     for found in two_processes(mean_of_calls, build, views):
         torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("build", [InfoNCE, partial(QueuedLoss, InfoNCE(), 8, 3)])
+def test_processes_that_gather_batches_of_different_sizes_are_told_them(build, two_processes):
+    """Any step may be the first with another size, on one process or on all."""
+    per_rank = [(4, 4), (4, 3), (3, 3), (3, 4), (4, 4)]
+    for errors in two_processes(call_unevenly, partial(build, gather_distributed=True), per_rank):
+        assert [bool(error) for error in errors] == [False, True, False, True, False]
+        assert "they have [4, 3] samples, by rank: leave out an incomplete last" in errors[1]
+        assert "they have [3, 4] samples" in errors[3]
+    for errors in two_processes(call_unevenly, build, per_rank):
+        assert errors == [""] * 5
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def test_two_ranks_share_a_table_in_a_file(two_processes: Any, tmp_path: Path) -
 
 def test_ranks_with_unequal_batches_are_refused(two_processes: Any, tmp_path: Path) -> None:
     for message in two_processes(training_ranks.train_unevenly, str(tmp_path)):
-        assert "process 0 has 4 samples and process 1 has 3" in message
+        assert "they have [4, 3] samples, by rank" in message
 
 
 @pytest.mark.parametrize("objective", [training_ranks.Local, training_ranks.Replicated])
