@@ -60,6 +60,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     except (OSError, ValueError, RuntimeError) as error:
         line = re.search(r"at line (\d+)", str(error))
         lines = text.splitlines()
+        if isinstance(error, UnicodeError):
+            raise InvalidConfig(
+                f"{path}: {escaped(error)}; a configuration is text in UTF-8"
+            ) from error
         quoted = f": {short_repr(lines[int(line[1]) - 1].strip())}" if line and lines else ""
         raise InvalidConfig(f"{path}: {escaped(error)}{quoted}") from error
     _not_too_deep(data, str(path))

@@ -165,3 +165,10 @@ def test_the_home_folder_is_found_in_a_path(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "run.toml").write_text("a = 1")
     assert read_toml("~/run.toml") == {"a": 1}
+
+
+def test_a_configuration_in_another_encoding_is_told_to_be_utf_8(tmp_path):
+    path = tmp_path / "a.toml"
+    path.write_text("# \u00e9\nx = 1\n", encoding="cp1252")
+    with pytest.raises(InvalidConfig, match=r"a\.toml: .* a configuration is text in UTF-8"):
+        read_toml(path)
