@@ -78,9 +78,10 @@ def read_tables(
     tables: list[Columns] = []
     texts: list[tuple[Columns, dict[str, Cells]]] = []
     for path in (Path(each).expanduser() for each in paths):
-        if path.suffix == ".parquet":
+        ending = path.suffix.lower()
+        if ending == ".parquet":
             tables.append(_read_parquet(path))
-        elif path.suffix in (".csv", ".tsv"):
+        elif ending in (".csv", ".tsv"):
             with reading(path, "table"):
                 cells = _read_csv(path, sep, encoding)
             cells = {n: each for n, each in cells.items() if only is None or n in only}
@@ -125,16 +126,26 @@ def row_of(path: str | Path, row: int) -> str:
     A spreadsheet shows the names of a CSV file in row 1, and the first values in row 2. For Parquet
     files the message says that rows count from 0.
     """
-    named = Path(path).suffix in (".csv", ".tsv")
+    named = Path(path).suffix.lower() in (".csv", ".tsv")
     return f"row {row + 2}" if named else f"row {row} (from 0)"
 
 
 MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF32_LE: "utf-32",  # it begins with the mark of UTF-16
+    codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
 """Byte-order marks, and their encodings."""
+
+
+BINARY = {
+    b"\x1f\x8b": "compressed (gzip)",
+    b"PK\3\4": "a zip archive or a workbook of Excel",
+    b"PAR1": "Parquet",
+}
+"""The first bytes of files that are sometimes given the name of a CSV file."""
 
 
 class Cells(NamedTuple):
@@ -152,6 +163,8 @@ def _read_csv(path: Path, sep: str | None, encoding: str) -> dict[str, Cells]:
     with path.open("rb") as begin:
         first = begin.read(64)
     marked = next((MARKS[mark] for mark in MARKS if first.startswith(mark)), "")
+    if kind := next((BINARY[mark] for mark in BINARY if first.startswith(mark)), ""):
+        raise ValueError(f"{path} is no text but {kind}: write it as a table of text")
     if not marked and encoding == "utf-8" and b"\0" in first:
         order = "le" if first.find(b"\0") % 2 else "be"
         raise ValueError(
@@ -168,7 +181,7 @@ def _read_csv(path: Path, sep: str | None, encoding: str) -> dict[str, Cells]:
     with opened as file:
         reader: Any = csv.reader([])
         try:
-            sep = sep or _separator(file.readline(), "\t" if path.suffix == ".tsv" else ",")
+            sep = sep or _separator(file.readline(), "\t" if path.suffix.lower() == ".tsv" else ",")
             file.seek(0)
             reader = csv.reader(file, strict=True, delimiter=sep)
             header = next(reader, [])

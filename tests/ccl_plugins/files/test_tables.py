@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import builtins
+import gzip
 import warnings
 
 import numpy as np
@@ -270,3 +271,23 @@ def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r"pip install 'ccl-plugins\[table\]'"):
         read_table(write(tmp_path / "a.parquet", "PAR1"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-32", "utf-16", "utf-8-sig"])
+@pytest.mark.parametrize(("name", "mark"), [("a.csv", ","), ("A.CSV", ","), ("a.Tsv", "\t")])
+def test_a_mark_tells_the_encoding_and_an_ending_has_any_case(tmp_path, encoding, name, mark):
+    (tmp_path / name).write_text(f"a{mark}b\n1{mark}é\n", encoding=encoding)
+    assert read_table(tmp_path / name) == {"a": [1], "b": ["é"]}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (gzip.compress(b"a,b\n1,2\n"), r"compressed \(gzip\)"),
+        (b"PK\3\4\0\0", "a zip archive or a work"),
+    ],
+)
+def test_a_table_that_is_no_text_is_named_by_what_it_is(tmp_path, content, kind):
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"a\.csv is no text but {kind}"):
+        read_table(tmp_path / "a.csv")
