@@ -16,6 +16,7 @@ from ccl_plugins.protocols import ValueType
 
 OTHER_ENDINGS = (
     ".npy",
+    ".npz",
     ".heic",
     ".heif",
     ".jxl",
@@ -26,6 +27,8 @@ OTHER_ENDINGS = (
     ".svs",
     ".exr",
     ".nii",
+    ".mha",
+    ".nrrd",
 )
 """Endings of image files that Pillow does not read."""
 

@@ -287,9 +287,14 @@ def _of_array(array: np.ndarray[Any, Any], mode: Mode | None) -> Pixels:
         array = array.astype(np.uint8) * 255
     if array.ndim == 2:
         array = array[None]
-    if array.ndim != 3:
+    if array.ndim != 3 or not array.size:
         raise UnreadableImage(f"an array of shape {array.shape} is not (channels, height, width)")
-    last = mode != "all" and array.shape[0] > 4 >= array.shape[2]
+    last = array.shape[0] > 4 >= array.shape[2]
+    if last and mode == "all" and array.shape[1] > 4:
+        raise UnreadableImage(
+            f"an array of shape {array.shape} has its channels last: write it as (channels, height, width)"
+        )
+    last = last and mode != "all"
     values = array if last else array.transpose(1, 2, 0)
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
     return Pixels(values, {1: "L", 3: "RGB", 4: "RGBA"}.get(values.shape[-1], ""))

@@ -236,3 +236,19 @@ def test_pages_of_other_sizes_are_no_channels(tmp_path):
 def test_what_is_no_image_is_left_as_it_is():
     for other in (torch.zeros(5), np.zeros(5, np.float32), [1, 2], {"a": 1}, 3):
         assert read_image(other) is other
+
+
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [((16, 12, 3), "has its channels last: write it as"), ((0, 12, 8), "is not \\(channels")],
+)
+def test_an_array_of_no_channels_or_with_its_channels_last_is_refused(tmp_path, shape, message):
+    np.save(tmp_path / "a.npy", np.zeros(shape, np.uint8))
+    with pytest.raises(UnreadableImage, match=message):
+        read_image(tmp_path / "a.npy", "all")
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 2), (6, 4, 4), (16, 12, 8)])
+def test_an_array_with_its_channels_first_is_read(tmp_path, shape):
+    np.save(tmp_path / "a.npy", np.zeros(shape, np.uint8))
+    assert tuple(read_image(tmp_path / "a.npy", "all").shape) == shape
