@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import unicodedata
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -121,6 +122,7 @@ class ImageFiles(Annotated):
                 cure = 'on_error="skip" leaves them out'
                 if len(missing) == len(self):
                     cure = 'root = "FOLDER" names the folder that the files are relative to'
+                cure = _of_almost_this_name(self.paths[missing[0]]) or cure
                 raise UnreadableImage(
                     f"{self._place(missing[0])}: there is no such file ({len(missing)} of"
                     f" {len(self)} are missing; {cure})"
@@ -234,7 +236,7 @@ class ImageFiles(Annotated):
 
     @property
     def _is_table(self) -> bool:
-        return self.source.endswith((".csv", ".tsv", ".parquet"))
+        return self.source.lower().endswith((".csv", ".tsv", ".parquet"))
 
     def _listed(self, row: int) -> str:
         return f" ({row_of(self.source, row)})" if self._is_table else ""
@@ -347,6 +349,25 @@ def _type_of(path: str) -> str:
     with contextlib.suppress(UnreadableImage), naming_errors():
         return number_type(path)
     return ""
+
+
+def _of_almost_this_name(path: str) -> str:
+    """A remedy for a missing file, if there is one of almost the same name; else empty."""
+    if "\\" in path and os.path.isfile(path.replace("\\", "/")):
+        return "write / between folders"
+    folder, name = os.path.split(path)
+    with contextlib.suppress(OSError):
+        for other in sorted(os.listdir(folder or ".")):
+            if _letters(other) == _letters(name):
+                return (
+                    f"{other!r} is there, whose name differs in case, blanks or the form of its letters:"
+                    " write names in the table as files have them"
+                )
+    return ""
+
+
+def _letters(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold().strip()
 
 
 def waiting(what: str, files: Iterable[Any] | None = None, total: int | None = None) -> Any:

@@ -397,3 +397,21 @@ def test_names_of_images_are_words(tmp_path):
     parquet.write_table(pyarrow.table({"image": [1, 2], "label": [0, 1]}), tmp_path / "a.parquet")
     with pytest.raises(ValueError, match="'image' must hold names of files, not 1"):
         ImageTable(tmp_path / "a.parquet", test_fraction=0.5)("train")
+
+
+@pytest.mark.parametrize(
+    ("there", "written"),
+    [
+        ("cafe\u0301.png", "caf\u00e9.png"),
+        ("bird.PNG", "Bird.png"),
+        ("owl/a.png", "owl\\a.png"),
+    ],
+)
+def test_a_missing_image_of_almost_a_name_is_told(tmp_path, there, written):
+    (tmp_path / there).parent.mkdir(exist_ok=True)
+    write_image(tmp_path / there)
+    write_image(tmp_path / "b.png")
+    path = write(tmp_path, f"image,label\n{written},0\nb.png,0\n")
+    hint = "write / between" if "/" in there else "differs in case, blanks or the form"
+    with pytest.raises(UnreadableImage, match=rf"there is no such file \(1 of 2 .*{hint}"):
+        ImageTable(path, test=path)("train")
