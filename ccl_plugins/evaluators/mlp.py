@@ -96,7 +96,7 @@ class MLP(OfColumn):
             return [top1("mlp", self.column, predicted, wanted, "a network with a hidden layer")]
         for entry in wanted.T:
             differing_values(self.column, entry, "r2")
-        # One unit for all entries, since the error is a sum over them.
+        # Each entry gets a deviation of 1, since the error is a sum over the entries.
         middle, unit = known.mean(0), known.std(0).clamp_min(1e-12)
         fit = _fitted(MLPRegressor(**settings), x, ((known - middle) / unit).squeeze(1))
         predicted = torch.from_numpy(fit.predict(x_test.numpy())).reshape(len(x_test), -1)

@@ -70,8 +70,8 @@ class Training:
             RuntimeError: If training failed; what it printed is in the job's output.
         """
         command = [sys.executable, "-m", "ccl_plugins", "train", *self.arguments, *self.first]
-        # SLURM signals all processes of a job; only this one asks for the checkpoint.  By SIGUSR2, or where
-        # submitit is told so by SIGUSR1.
+        # SLURM signals all processes of a job, by SIGUSR2, or by SIGUSR1 if submitit handles that.  Only
+        # this process asks for the checkpoint.
         heard = [signal.SIGUSR2, *[signal.SIGUSR1] * callable(signal.getsignal(signal.SIGUSR1))]
         handlers = {number: signal.signal(number, signal.SIG_IGN) for number in heard}
         try:

@@ -62,5 +62,5 @@ class Laplacian(OneHotKernel):
             square = squared_distance(a, b)
             return square.clamp_min(torch.finfo(square.dtype).tiny).sqrt()
         if not x.dtype.is_floating_point:
-            return squared_distance(a, b)  # for one-hot vectors, both norms give 2 where ids differ
+            return squared_distance(a, b)  # as the 1-norm of one-hot vectors: 2 where ids differ
         return torch.cdist(x, y, p=1)

@@ -137,7 +137,7 @@ def other_samples(pairs: Pairs) -> Tensor:
     others = pairs.anchors.new_zeros(()) + (pairs.sample_count - 1)
     if pairs.queue is not None:
         others = others + pairs.queue.valid.sum()
-    return others.clamp_min(0)  # no sample at all has a value of the condition
+    return others.clamp_min(0)  # -1 if no sample has a value of the condition
 
 
 def _log_or_nan(x: Tensor) -> Tensor:

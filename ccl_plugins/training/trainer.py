@@ -66,7 +66,7 @@ def make_trainer(
         strategy=_several_processes(all_learn) if several else "auto",
         precision=settings.precision,  # type: ignore[arg-type]  # one of PRECISIONS
         max_epochs=settings.epochs,
-        max_steps=-1,  # with a number Lightning counts epochs otherwise when it resumes at the end of one
+        max_steps=-1,  # or Lightning would count epochs differently when it resumes at the end of one
         accumulate_grad_batches=settings.accumulate,
         gradient_clip_val=settings.clip,
         detect_anomaly=settings.detect_anomaly,
