@@ -10,7 +10,18 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from study import TRIED, Form, Read, Small, Study, classifier, on_each_group, right
+from study import (
+    MIXED,
+    TRIED,
+    Form,
+    Read,
+    Small,
+    Study,
+    classifier,
+    mixed,
+    on_each_group,
+    right,
+)
 from torch import Tensor
 from torch.nn import functional
 
@@ -202,7 +213,7 @@ def pipeline(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, float]:
-    """What probes read."""
+    """What probes read, and how the treated wells of unseen plates are mixed, raw and by controls."""
     parts = {name: drawn(seed, name, "data" in settings) for name in ("train", "test", "even")}
     of = {name: part.metadata for name, part in parts.items()}
     raw = {name: read(part) for name, part in parts.items()}
@@ -221,6 +232,11 @@ def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, fl
         found[name] = float(hits.mean())
         if name == "raw":
             found["worst"] = float(hits.view(len(PLATES["test"]), -1).mean(1).min())
+        if name != "standardized":
+            plate, label = (of["test"][key][treated] for key in ("plate", "label"))
+            found |= {
+                f"{key}_{name}": n for key, n in mixed(x["test"][treated], plate, label).items()
+            }
     # The plate is read where all treatments are on all plates.
     plate, half = of["even"]["plate"], torch.arange(len(raw["even"])) % 2 == 0
     for name, x, hidden in (
@@ -240,7 +256,22 @@ def validated(read: Read, seed: int, settings: Mapping[str, Any]) -> float:
     return float(right(probe, read(held)[treated], held.metadata["label"][treated]).mean())
 
 
-STUDY = Study("plates", FORMS, COLUMNS, COMPARED, pipeline, measured, validated, steps=100)
+MIXING = {
+    f"{name}_{features}": title + of
+    for features, of in (("raw", ""), ("controls", ", by controls"))
+    for name, title in MIXED.items()
+}
+STUDY = Study(
+    "plates",
+    FORMS,
+    COLUMNS,
+    COMPARED,
+    pipeline,
+    measured,
+    validated,
+    steps=100,
+    described=MIXING,
+)
 
 if __name__ == "__main__":
     STUDY.main(__doc__)

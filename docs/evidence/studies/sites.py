@@ -13,7 +13,19 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from study import TRIED, Form, Read, Small, Study, classifier, combat, on_each_group, right
+from study import (
+    MIXED,
+    TRIED,
+    Form,
+    Read,
+    Small,
+    Study,
+    classifier,
+    combat,
+    mixed,
+    on_each_group,
+    right,
+)
 from torch import Tensor
 from torch.nn import functional
 
@@ -237,7 +249,7 @@ def pipeline(settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
 
 
 def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, float]:
-    """What probes read."""
+    """What probes read, and how the known sites are mixed."""
     names, data = ("train", "test", "validation", "new"), settings.get("data", {})
     x = {name: read(drawn(seed, name, **data)) for name in names}
     of = {name: drawn(seed, name).metadata for name in names}
@@ -261,7 +273,7 @@ def measured(read: Read, seed: int, settings: Mapping[str, Any]) -> dict[str, fl
     for name, hidden in (("leak", False), ("leak_mlp", True)):
         probe = classifier(x["validation"], of["validation"]["site"], hidden=hidden)
         found[name] = float(right(probe, x["test"], of["test"]["site"]).mean())
-    return found
+    return found | mixed(x["test"], of["test"]["site"], of["test"]["label"])
 
 
 def cured(
@@ -295,6 +307,7 @@ STUDY = Study(
     apart=True,
     endpoint="known",
     first=5,
+    described=MIXED,
 )
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.results import ALPHA, Paired, holm, interval_of, paired, visible
+from ccl_plugins.protocols import Frozen
 
 FOLDER = Path(__file__).parent
 BEGIN, END = "<!-- the script writes these tables -->", "<!-- here they end -->"
@@ -75,6 +76,7 @@ class Study:
             compared with the endpoint of ours without a cure: (ours, the other row, the columns).
         first: The first of the reported seeds.
         fit: Settings of the training that differ from those of the other studies.
+        described: The titles of what a further table has, by name; none of it is compared.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Study:
     cures: Sequence[tuple[str, str, Sequence[str]]] = ()
     first: int = 0
     fit: Mapping[str, Any] = field(default_factory=dict)
+    described: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, what: tuple[str, float | None, int], steps: int | None = None) -> Row:
         """Train a row of a seed with one of its values, and measure it."""
@@ -173,15 +176,13 @@ class Study:
         except LookupError:
             return {}
 
-    def table(self, rows: Sequence[Row]) -> list[str]:
-        """What was measured of each row."""
-        lines = head(["", "temperature or weight", "seeds", *self.columns.values()])
+    def table(self, rows: Sequence[Row], columns: Mapping[str, str]) -> list[str]:
+        """What was measured of each row, by the titles of columns."""
+        lines = head(["", "temperature or weight", "seeds", *columns.values()])
         for title in self.forms:
             if runs := self.final(rows, title):
                 value = next(iter(runs.values()))["tried"] or "-"
-                cells = [
-                    interval_of([r["test"][name] for r in runs.values()]) for name in self.columns
-                ]
+                cells = [interval_of([r["test"][name] for r in runs.values()]) for name in columns]
                 shown = " | ".join(
                     f"{mean:.{self.digits}f}" + f" ± {half:.{self.digits}f}" * (len(runs) > 1)
                     for mean, half in cells
@@ -243,7 +244,9 @@ class Study:
         before, rest = text.split(BEGIN)
         _, after = rest.split(END)
         verdict = self.verdict(rows) if self.verdict else []
-        middle = ["", *verdict, *self.table(rows), ""]
+        middle = ["", *verdict, *self.table(rows, self.columns), ""]
+        if self.described:
+            middle += [*self.table(rows, self.described), ""]
         if differences := self.differences(rows):
             middle += [*differences, ""]
         return f"{before}{BEGIN}\n" + "\n".join(middle) + f"\n{END}{after}"
@@ -429,6 +432,34 @@ def classifier(x: Tensor, ids: Tensor, groups: Tensor | None = None, hidden: boo
 def right(probe: Any, x: Tensor, ids: Tensor) -> Tensor:
     """(n,) 1 where a probe names the class."""
     return torch.from_numpy(probe.predict(x.numpy()) == ids.numpy()).double()
+
+
+MIXED = {
+    "ilisi": "iLISI",
+    "kbet": "kBET, rejected",
+    "silhouette_batch": "silhouette, mixed",
+    "clisi": "cLISI, class",
+    "silhouette_label": "silhouette, class",
+    "map": "replicates, mAP",
+}
+"""The titles of what `mixed` measures."""
+
+
+def mixed(x: Tensor, group: Tensor, label: Tensor) -> dict[str, float]:
+    """How well groups are mixed in features, and how well classes stay apart: the names of `MIXED`.
+
+    Args:
+        x: (n, f) features.
+        group: (n,) ids of the groups.
+        label: (n,) classes.
+    """
+    frozen = Frozen(x, {"group": group, "label": label})
+    evaluators = (
+        ccl.evaluator("mixing", column="group", label="label"),
+        ccl.evaluator("retrieval", k=[], across="group"),
+    )
+    found = [each for made in evaluators for each in made.build()(frozen, frozen)]
+    return {each.name.rpartition("/")[2]: each.value for each in found}
 
 
 def explained(x: Tensor, values: Tensor, x_test: Tensor, wanted: Tensor, hidden: bool) -> float:
