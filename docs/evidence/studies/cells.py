@@ -14,14 +14,16 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from study import BEGIN, END, head
+from study import BEGIN, END, head, word
 
 import ccl_plugins as ccl
 from ccl_plugins.experiments.results import ALPHA, holm, interval_of, paired, visible
@@ -33,6 +35,9 @@ TEMPERATURE, MASK = 0.4, 0.4
 """Those of CONCORD, for every row that has one."""
 EPOCHS = 15
 """Of CONCORD, its default, which takes as many seconds of a core as `STEPS` of ours."""
+FIRST, AGAIN = range(5), range(5, 15)
+"""Draws of the protocol, and of the one of a second comparison, whose time is measured."""
+MARGIN = 0.02
 
 
 @dataclass(frozen=True)
@@ -304,13 +309,40 @@ def measured(cells: Cells, x: np.ndarray) -> dict[str, float]:
     return found
 
 
-def run(data: Path, name: str, form: str, seed: int) -> dict[str, Any]:
-    """A row: coordinates by one way of one draw of one data set, measured."""
+def placed(data: Path, name: str, form: str, seed: int) -> tuple[np.ndarray, float]:
+    """Coordinates by one way of one draw of one data set, and the CPU seconds that they took.
+
+    They are computed twice, and timed the second time: the first time loads what is needed.
+    """
+    quiet()
     cells = DATA[name](data, seed)
+    FORMS[form](cells, seed)
     start = time.process_time()
     x = FORMS[form](cells, seed)
-    seconds = time.process_time() - start
-    return {"data": name, "form": form, "seed": seed, "seconds": seconds, **measured(cells, x)}
+    return x, time.process_time() - start
+
+
+def run(alone: Executor, data: Path, name: str, form: str, seed: int) -> dict[str, Any]:
+    """A row: coordinates by one way of one draw of one data set, measured.
+
+    Args:
+        alone: Computes each way in a process of its own: where many have run, they take longer.
+        data: The folder of Harmony's examples.
+        name: Of the data set.
+        form: The way.
+        seed: Of the draw.
+    """
+    x, seconds = alone.submit(placed, data, name, form, seed).result()
+    measures = measured(DATA[name](data, seed), x)
+    return {"data": name, "form": form, "seed": seed, "seconds": seconds, **measures}
+
+
+def quiet() -> None:
+    """One thread, and no word of the libraries."""
+    warnings.simplefilter("ignore")
+    for logger in ("harmonypy", "concord", "lightning.pytorch", "pytorch_lightning"):
+        logging.getLogger(logger).setLevel(logging.ERROR)
+    torch.set_num_threads(1)
 
 
 def totals(rows: Sequence[Mapping[str, Any]], form: str) -> dict[int, float]:
@@ -332,8 +364,7 @@ def told(values: Sequence[float], places: int = 2) -> str:
 
 def tables(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What was measured, and ours less each other row."""
-    shown = [""]
-    shown += head(["", *(f"{d}: biology, mixing" for d in DATA), "total", "seeds", "CPU seconds"])
+    shown = head(["", *(f"{d}: biology, mixing" for d in DATA), "total", "seeds", "CPU seconds"])
     for form in FORMS:
         of = [row for row in rows if row["form"] == form]
         cells = []
@@ -344,51 +375,85 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         total = [*totals(rows, form).values()]
         took = told([statistics.median([row["seconds"] for row in of])], 1) if of else "-"
         shown.append(f"| {form} | {' | '.join(cells)} | {told(total, 3)} | {len(total)} | {took} |")
-    others = {f: paired(totals(rows, f), totals(rows, OURS)) for f in FORMS if f != OURS}
+    return [*shown, "", *differences(rows, [f for f in FORMS if f != OURS]), ""]
+
+
+def differences(rows: Sequence[Mapping[str, Any]], others: Sequence[str]) -> list[str]:
+    """Ours less each of the other rows, in pairs of one draw, by Holm's method."""
+    found = {form: paired(totals(rows, form), totals(rows, OURS)) for form in others}
     # All of them count, also those that have not been measured.
-    ps = holm([1.0 if each.p is None else each.p for each in others.values()])
-    shown += ["", *head([f"{OURS}, less", "seeds", "difference of the total", "p, Holm"])]
-    for (form, each), p in zip(others.items(), ps, strict=True):
+    ps = holm([1.0 if each.p is None else each.p for each in found.values()])
+    shown = head([f"{OURS}, less", "seeds", "difference of the total", "p, Holm"])
+    for (form, each), p in zip(found.items(), ps, strict=True):
         if each.deviation is None:
             continue
         text = f"{each.difference:+.3f} ± {visible(each.n) * each.deviation:.3f}"
         bold = f"**{text}**" if p < ALPHA else text
         shown.append(f"| {form} | {each.n} | {bold} | {p:.2g} |")
-    return [*shown, ""]
+    return shown
+
+
+BESIDE = ("CONCORD", "untrained", "Harmony", "Fair-InfoNCE, donors shuffled")
+"""Rows of the second comparison, of which the first is compared by its protocol."""
+
+
+def again(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The second comparison: what it decides, and how long each way took."""
+    ours, other = (totals(rows, form) for form in (OURS, BESIDE[0]))
+    seeds = sorted(ours.keys() & other.keys())
+    if len(seeds) < 2:
+        return []
+    mean, half = interval_of([ours[seed] - other[seed] for seed in seeds])
+    shown = [
+        f"**{word(mean - half, mean + half, MARGIN)}**: {OURS}, less {BESIDE[0]}: {mean:+.3f};"
+        f" 95 % interval over {len(seeds)} draws {mean - half:+.3f} to {mean + half:+.3f}.",
+        "",
+        *head(["", "total", "seeds", *(f"{name}: CPU seconds" for name in LABELED)]),
+    ]
+    for form in (OURS, *BESIDE):
+        total = [*totals(rows, form).values()]
+        took = [
+            statistics.median(r["seconds"] for r in rows if (r["form"], r["data"]) == (form, name))
+            for name in LABELED
+        ]
+        cells = [told(total, 3), str(len(total)), *(f"{each:.2f}" for each in took)]
+        shown.append(f"| {form} | {' | '.join(cells)} |")
+    return [*shown, "", *differences(rows, BESIDE), ""]
 
 
 def page(rows: Sequence[Mapping[str, Any]], text: str) -> str:
     """The text of the page with its tables of these rows."""
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n" + "\n".join(tables(rows)) + f"\n{END}{after}"
+    first, second = ([row for row in rows if row["seed"] in draws] for draws in (FIRST, AGAIN))
+    made, *parts = text.split(BEGIN)
+    for part, lines in zip(parts, (tables(first), again(second)), strict=True):
+        made += f"{BEGIN}\n" + "\n".join(["", *lines]) + f"\n{END}{part.split(END)[1]}"
+    return made
 
 
 def main() -> None:
     """Measure what is missing, and write the tables of the page."""
     made = argparse.ArgumentParser(description=__doc__)
     made.add_argument("--data", type=Path, required=True, help="the folder of Harmony's examples")
-    made.add_argument("--seeds", type=int, default=5, help="draws of each data set")
     made.add_argument("--tables", action="store_true", help="write the tables alone")
     options = made.parse_args()
-    warnings.simplefilter("ignore")
-    for logger in ("harmonypy", "concord", "lightning.pytorch", "pytorch_lightning"):
-        logging.getLogger(logger).setLevel(logging.ERROR)
-    torch.set_num_threads(1)
+    quiet()
     file = FOLDER / "cells.json"
     rows = json.loads(file.read_text()) if file.exists() else []
     known = {(row["data"], row["form"], row["seed"]) for row in rows}
-    seeds = range(options.seeds)
     # What is compared by the protocol comes first.
-    todo = [(d, f, s) for s in seeds for d in LABELED for f in ("CONCORD", OURS)]
-    todo += [(d, f, s) for f in FORMS for s in seeds for d in LABELED]
-    todo += [(d, f, s) for s in seeds for d in DATA for f in FORMS]
-    for each in [] if options.tables else todo:
-        if each not in known:
-            known.add(each)
-            rows.append(run(options.data, *each))
-            print(len(rows), *each, flush=True)
-            file.write_text(json.dumps(rows, indent=1) + "\n")
+    todo = [(d, f, s) for s in FIRST for d in LABELED for f in ("CONCORD", OURS)]
+    todo += [(d, f, s) for f in FORMS for s in FIRST for d in LABELED]
+    todo += [(d, f, s) for s in FIRST for d in DATA for f in FORMS]
+    for forms in ((OURS, BESIDE[0]), BESIDE[1:]):
+        todo += [(d, f, s) for s in AGAIN for d in LABELED for f in forms]
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as alone:
+        for each in [] if options.tables else todo:
+            if each not in known:
+                known.add(each)
+                rows.append(run(alone, options.data, *each))
+                print(len(rows), *each, flush=True)
+                file.write_text(json.dumps(rows, indent=1) + "\n")
     written = FOLDER / "cells.md"
     written.write_text(page(rows, written.read_text()))
 
