@@ -256,11 +256,8 @@ def validated(read: Read, seed: int, settings: Mapping[str, Any]) -> float:
     return float(right(probe, read(held)[treated], held.metadata["label"][treated]).mean())
 
 
-MIXING = {
-    f"{name}_{features}": title + of
-    for features, of in (("raw", ""), ("controls", ", by controls"))
-    for name, title in MIXED.items()
-}
+MIXING = {f"{name}_raw": title for name, title in MIXED.items()}
+MIXING |= {f"{name}_controls": f"{MIXED[name]}, by controls" for name in ("ilisi", "kbet", "map")}
 STUDY = Study(
     "plates",
     FORMS,
