@@ -7,7 +7,7 @@ from support.scripts import script
 
 MOST = {
     "decisions": 6_900,
-    "evidence": 17_250,
+    "evidence": 17_650,
     "explanation": 2_580,
     "how-to": 12_300,
     "reference": 4_950,
@@ -20,7 +20,7 @@ MOST_OF_A_DECISION = 180
 MOST_OF_EVIDENCE = 600
 """The most words of prose of a page of evidence.  Protocols have no bound, because a protocol was
 committed before its runs and is never changed."""
-MOST_OF_ALL = 100_000
+MOST_OF_ALL = 102_000
 """The most words of all pages, with tables and code."""
 
 
