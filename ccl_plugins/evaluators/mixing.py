@@ -68,8 +68,8 @@ class Mixing:
     neighbors and k of at most half of the samples; `kbet` is 1 minus the acceptance rate. Only ties
     differ: here all samples at the distance of the last neighbor share its places. Groups of
     different sizes do not reach an ``ilisi`` of 1. Compare it with its chance level, which it
-        exceeds if a small group is overrepresented among neighbors, and with ``kbet``, which
-        rejects that case too. Intervals draw samples, each with its neighbors among all samples.
+    exceeds if a small group is overrepresented among neighbors, and with ``kbet``, which
+    rejects that case too. Intervals draw samples, each with its neighbors among all samples.
 
     Split: neighbors are found within ``split``; nothing is fitted and nothing selected.
 
