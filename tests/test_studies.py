@@ -114,6 +114,19 @@ def test_controls_of_each_plate_are_brought_to_one_mean_and_deviation():
         torch.testing.assert_close(pixels.std((0, 2, 3)), torch.full((5,), 0.2))
 
 
+def test_groups_that_are_apart_are_not_mixed_and_hide_replicates():
+    module = study("study")
+    group, label = (torch.arange(120) // n % 2 for n in (1, 2))
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(120, 4, generator=draw) + 6 * label[:, None] * torch.tensor([1, 0, 0, 0])
+    apart = x + 20 * group[:, None] * torch.tensor([0, 1, 0, 0])
+    mixed, split = (module.mixed(each, group, label) for each in (x, apart))
+    assert mixed.keys() == module.MIXED.keys()
+    assert mixed["ilisi"] > 0.7 > 0.1 > split["ilisi"]
+    assert mixed["kbet"] < 0.2 < 0.9 < split["kbet"]
+    assert mixed["map"] > split["map"]
+
+
 def test_age_goes_with_the_diagnosis_in_training_and_some_ages_are_missing():
     ages = study("ages")
 
@@ -382,7 +395,7 @@ def test_the_value_with_the_best_validation_is_taken_and_differences_are_in_pair
     half = 12.7062 * 0.2 / 2
     assert made.differences(rows)[-1] == f"| a, less b | 2 | +0.30 ± {half:.2f} |"
     assert made.differences([]) == []
-    assert "| a | 0.3 | 2 | 0.55 ± 1.91 |" in made.table(rows)
+    assert "| a | 0.3 | 2 | 0.55 ± 1.91 |" in made.table(rows, made.columns)
 
 
 @pytest.mark.parametrize(("endpoint", "bold"), [(None, 0), ("n", 2)])

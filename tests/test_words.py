@@ -7,7 +7,7 @@ from support.scripts import script
 
 MOST = {
     "decisions": 6_900,
-    "evidence": 17_650,
+    "evidence": 17_850,
     "explanation": 2_580,
     "how-to": 12_300,
     "reference": 4_950,
