@@ -24,6 +24,9 @@ from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.variable import Variable, as_value_type
 from ccl_plugins.protocols import VALUE_TYPES, ValueType
 
+NOTHING = frozenset({"NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
+"""Words that pandas, R and databases write for a missing value, and that may be names."""
+
 
 @dataclass(frozen=True)
 class Encoded:
@@ -88,6 +91,12 @@ def _encode(
     if any(isinstance(column, list) for column in columns):
         value_type = chosen or "categorical"
         columns, words = _encode_words(name, columns, value_type)
+        if chosen is None and (nothing := [word for word in words if word in NOTHING]):
+            warnings.warn(
+                f"column {name!r} has the class {nothing[0]!r}: leave a cell empty if it has no value, or"
+                " declare the column categorical if that is a name",
+                stacklevel=4,
+            )
         return columns, value_type, words
     value_type = chosen or _value_type_of(columns, given)
     return [_typed(f"column {name!r}", c, value_type) for c in columns], value_type, None

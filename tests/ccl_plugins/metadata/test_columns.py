@@ -183,3 +183,11 @@ def test_a_split_without_a_value_does_not_change_what_a_column_holds():
 def test_a_column_of_times_that_float32_merges_is_named():
     with pytest.warns(UserWarning, match="column 'time' has .* 128 apart: subtract the least"):
         encode({"time": [1.7e9 + 0.5, 1.7e9 + 60]})
+
+
+@pytest.mark.parametrize("word", ["NaN", "NA", "None", "<NA>"])
+def test_a_word_for_a_missing_value_is_named_unless_it_is_declared(word):
+    with pytest.warns(UserWarning, match=f"column 'z' has the class '{word}': leave a cell empty"):
+        assert encode({"z": [word, "a"]}).vocabulary == {"z": sorted([word, "a"])}
+    encode({"z": [word, "a"]}, value_types={"z": "categorical"})
+    encode({"z": ["none", None]})
