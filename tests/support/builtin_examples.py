@@ -1,4 +1,4 @@
-"""Examples of the built-in components that read files, or that draw many axes."""
+"""Examples of the built-in components that read files, draw many axes or make large views."""
 
 from __future__ import annotations
 
@@ -82,4 +82,6 @@ EXAMPLES = {
     "dataset/table": table,
     "dataset/torchvision": torchvision,
     "figure/curves": {"names": ["loss"]},
+    "transform/dino": {"size": 64, "small_size": 32},
+    **{f"transform/{name}": {"size": 64} for name in ("simclr", "multi", "moco_v2", "byol")},
 }
