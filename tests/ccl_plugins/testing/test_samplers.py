@@ -204,10 +204,10 @@ class Read(Unread):
 
     def __init__(self, *, size: int, batch_size: int, seed: int, condition: torch.Tensor) -> None:
         super().__init__(size=size, batch_size=batch_size, seed=seed, condition=condition)
-        self.order = condition.reshape(size, -1)[:, 0].argsort(stable=True)
+        self.by_value = condition.reshape(size, -1)[:, 0].argsort(stable=True)
 
     def batches(self, epoch, start=0):
-        return (self.order[batch] for batch in super().batches(epoch, start))
+        return (self.by_value[batch] for batch in super().batches(epoch, start))
 
 
 class Rewriting(Read):
