@@ -1,21 +1,42 @@
-"""Other processes, forked from the one that tests: what they do is a function."""
+"""Other processes: what they do is a function.
+
+`forked` copies the process that tests, with its patches. What trains is `started`: torch refuses a backward
+pass in a copy of a process whose own one has made threads, which is so after 60 nested passes in any test.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import traceback
 from collections.abc import Callable, Iterator
+from multiprocessing.context import ForkServerProcess
+from typing import NoReturn
 
 import torch
 
+Refused = tuple[type[BaseException], ...]
 
-def forked(work: Callable[[], object], refused: tuple[type[BaseException], ...] = ()) -> int:
+
+def forked(work: Callable[[], object], refused: Refused = ()) -> int:
     """A process that calls ``work``; it exits with 0, with 3 if it is refused, else with 1."""
     child = os.fork()
-    if child:
-        return child
+    if not child:
+        _exit_after(work, refused)
+    return child
+
+
+def started(work: Callable[[], object], refused: Refused = ()) -> ForkServerProcess:
+    """As `forked`, but with nothing of this process; ``work`` can be pickled."""
+    context = multiprocessing.get_context("forkserver")
+    child = context.Process(target=_exit_after, args=(work, refused))
+    child.start()
+    return child
+
+
+def _exit_after(work: Callable[[], object], refused: Refused) -> NoReturn:
     status = 1
     try:
         torch.set_num_threads(1)

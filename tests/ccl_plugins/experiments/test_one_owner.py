@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pytorch_lightning import Callback
 from support.evaluating_ranks import measure_together
-from support.forks import forked, kill, status
+from support.forks import started
 from support.resuming import assert_equal
 from support.vector_pipeline import make_pipeline
 
@@ -42,8 +43,10 @@ def resume(out: Path, pause: float = 0.02, **also: Any) -> Any:
 
 def test_of_two_that_resume_at_once_one_proceeds(finished_run, copied_run, tmp_path):
     refused = (FolderInUse, RunExists)
-    both = [forked(lambda: resume(copied_run), refused) for _ in range(2)]
-    assert sorted(map(status, both)) == [0, 3]
+    both = [started(partial(resume, copied_run), refused) for _ in range(2)]
+    for each in both:
+        each.join()
+    assert sorted(each.exitcode for each in both) == [0, 3]
     whole = make_pipeline().fit(
         out=Path(shutil.copytree(finished_run, tmp_path / "whole")),
         resume=True,
@@ -59,18 +62,20 @@ def test_of_two_that_resume_at_once_one_proceeds(finished_run, copied_run, tmp_p
 
 @pytest.mark.parametrize("workers", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_a_run_in_use_is_refused_and_one_that_was_killed_is_not(copied_run, workers):
-    child = forked(lambda: resume(copied_run, pause=60, workers=workers))  # until it is killed
+    child = started(partial(resume, copied_run, pause=60, workers=workers))  # until it is killed
     while not (copied_run / OWNER).exists():
+        assert child.is_alive()
         time.sleep(0.01)
     try:
-        message = rf"run is in use: process {child} on '.*' has held it since"
+        message = rf"run is in use: process {child.pid} on '.*' has held it since"
         for given in ({"resume": True}, {"overwrite": True}):
             with pytest.raises(FolderInUse, match=message):
                 make_pipeline().fit(out=copied_run, **EPOCHS, **given)
         with pytest.raises(FolderInUse, match=message):
             Run(copied_run, make_pipeline()).evaluate()
     finally:
-        kill(child)
+        child.kill()
+        child.join()
     run = make_pipeline().fit(out=copied_run, resume=True, progress=False, **EPOCHS)
     assert run.evaluate()
 

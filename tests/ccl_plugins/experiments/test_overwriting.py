@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.forks import forked, kill, status
+from support.forks import forked, started, status
 from support.vector_pipeline import make_pipeline
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
@@ -158,23 +158,23 @@ def test_an_overwrite_killed_at_any_moment_loses_no_run(old, tmp_path, faults):
     assert at > 10
 
 
+def overwrite(out: Path) -> None:
+    (out / "started").touch()
+    make_pipeline(temperature=0.5).fit(out=out, overwrite=True, progress=False)
+
+
 @pytest.mark.slow  # above, each change of the deletion; in test_sweep, cells killed at random
 def test_an_overwriting_training_killed_at_random_is_old_new_or_none(old, tmp_path):
     """From the first change to the end of the new run."""
     pipeline, draw = make_pipeline(temperature=0.5), random.Random(0)
     for i in range(8):
         out = Path(shutil.copytree(old, tmp_path / str(i)))
-        started = out / "started"
-
-        def overwrite(out: Path = out, started: Path = started) -> None:
-            started.touch()
-            pipeline.fit(out=out, overwrite=True, progress=False)
-
-        child = forked(overwrite)
-        while not started.exists():
+        child = started(partial(overwrite, out))
+        while not (out / "started").exists():
             time.sleep(0.001)
         time.sleep(draw.random() * 0.5)
-        kill(child)
+        child.kill()
+        child.join()
         if (out / "pipeline.json").exists() and ccl.load(out).record["objective"] != (
             pipeline.to_dict()["objective"]
         ):
