@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 from unittest import SkipTest
 
 import torch
@@ -246,6 +247,74 @@ def check_seeds_no_global_generator(subject: Subject) -> None:
             kernel(a, b)
 
     require_no_seeding(compute)
+
+
+def check_reads_its_parameters(subject: Subject) -> None:
+    """Each number, switch or word among its parameters must have an effect: on similarities or on traits.
+
+    Some other value must have one, perhaps beside another value of one other parameter. If one is for speed
+    or memory alone, such as a block size, declare the exception.
+    """
+    given = subject.choice.params
+    others = {
+        each.name: [v for v in _values_of(each.hint) if repr(v) != repr(given[each.name])]
+        for each in registry().schema(subject.spec).parameters
+        if each.name in given
+    }
+    singles = [{}, *({name: v} for name, values in others.items() for v in values)]
+    seen = functools.cache(functools.partial(_similarities, subject))
+
+    def changes(name: str, value: Any, beside: Mapping[str, Any]) -> bool | None:
+        before, after = (seen(tuple(each.items())) for each in (beside, {**beside, name: value}))
+        return None if before is None or after is None else before != after
+
+    for name, values in others.items():
+        settings = [each for each in singles if name not in each]
+        outcomes = (changes(name, v, each) for each in settings for v in values)
+        known = [outcome for outcome in _until_true(outcomes) if outcome is not None]
+        tried = ", ".join(map(repr, values))
+        report = f"{name}={given[name]!r} gives the same as any of {tried}"
+        require(not known or any(known), report)
+
+
+def _until_true(outcomes: Iterable[bool | None]) -> Iterator[bool | None]:
+    for outcome in outcomes:
+        yield outcome
+        if outcome:
+            return
+
+
+def _values_of(hint: Any) -> list[Any]:
+    """Values of a parameter by its type: small and large numbers, both switches, all words."""
+    if get_origin(hint) is Literal:
+        return [*get_args(hint)]
+    if get_origin(hint) in (Union, UnionType):
+        return [value for each in get_args(hint) for value in _values_of(each)]
+    numbers: dict[Any, list[Any]] = {
+        bool: [False, True],
+        int: [1, 2, 3, 7, 100],
+        float: [0.01, 0.3, 1.0, 3.0, 100.0],
+    }
+    return numbers.get(hint, [])
+
+
+def _similarities(subject: Subject, changes: tuple[tuple[str, Any], ...]) -> Any:
+    """What a kernel with other parameters computes and declares; None if it refuses them."""
+    params = {**subject.choice.params, **dict(changes)}
+    try:
+        choice = registry().choose(subject.kind, subject.spec.id, **params)
+        kernel = _build(subject.chosen_as(choice))
+        pairs = values(kernel)
+    except Exception:  # it refuses them, in whatever way
+        return None
+    matrices = []
+    for name, (a, b) in pairs.items():
+        try:
+            matrices.append((name, kernel(a, b).tolist()))
+        except Exception as error:
+            matrices.append((name, repr(error)))
+    traits = [kernel.positive_definite, trait(kernel, "one_hot"), trait(kernel, "separates")]
+    return matrices, traits
 
 
 def check_is_symmetric(subject: Subject) -> None:

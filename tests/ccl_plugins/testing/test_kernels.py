@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
 from support.broken import law_tests
@@ -422,6 +424,48 @@ class OfWordsAtOnce(OfWords):
         return self.read
 
 
+class Scaled(Sound):
+    """The inner product, with parameters."""
+
+    one_hot = False
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        rings: float = 0.0,
+        period: float | None = None,
+        way: Literal["sum", "mean"] = "sum",
+        definite: bool = False,
+    ) -> None:
+        self.scale, self.rings, self.period, self.way = scale, rings, period or 1.0, way
+        self.positive_definite = definite
+        if not 0 < scale < 50:
+            raise ValueError(f"scale must be above 0 and below 50, not {scale}")
+        for name, each in {"rings": rings, "period": self.period}.items():
+            if not 0 <= each < 1e6:
+                raise ValueError(f"{name} must be from 0 to 1e6, not {each}")
+
+    def __call__(self, a, b):
+        gram = inner(a, b) / self.scale
+        if self.rings:  # without them, their period has no effect
+            gram = gram + self.rings * torch.cos(gram / (self.period + 1))
+        return gram / (as_vectors(a).shape[1] if self.way == "mean" else 1)
+
+
+class Deaf(Scaled):
+    """Takes the period, and does not read it."""
+
+    def __init__(self, scale: float = 1.0, rings: float = 0.0, period: float = 1.0) -> None:
+        super().__init__(scale, rings)
+
+
+class OneWay(Scaled):
+    """Takes the way, and does not read it."""
+
+    def __init__(self, scale: float = 1.0, way: Literal["sum", "mean"] = "sum") -> None:
+        super().__init__(scale)
+
+
 class NearlyDefinite(Sound):
     """Positive definite on few points, and not on many that lie close together."""
 
@@ -446,6 +490,9 @@ BROKEN |= {
     OfWords: set(),
     OfWordsAtOnce: {"constructor_reads_nothing"},
     OfTheBatch: {"a_pair_depends_on_no_other", "is_symmetric"},
+    Scaled: set(),
+    Deaf: {"reads_its_parameters"},
+    OneWay: {"reads_its_parameters"},
     NearlyDefinite: {"is_positive_definite_if_it_says_so"},
     SeveralAskew: {"is_symmetric", "is_positive_definite_if_it_says_so"},
 }
