@@ -136,9 +136,8 @@ def _read(path: Path) -> Any:
     try:
         tokenizer = library.Tokenizer.from_str(text)
         tokenizer.encode("\N{SNOWMAN}")  # a word that it may not know
-    except (
-        BaseException
-    ) as error:  # the library raises no narrower one, and a panic of Rust is none
+    # The library raises Exception itself, and a panic of Rust is no Exception.
+    except BaseException as error:
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         raise ValueError(

@@ -72,7 +72,7 @@ def scale_of(objective: Any, pairs: Pairs) -> Scale | None:
             mine = torch.stack([objective.loss(_with(pairs, each)).float() for each in directions])
         except Exception:  # it may refuse embeddings that no network gives
             mine = torch.full((len(directions),), torch.nan)
-    # Each process has the loss of its own anchors, and what follows from a scale must be one for all.
+    # Each process has the loss of its own anchors, but all processes must have the same scale.
     losses = (ranks.summed([mine])[0] / ranks.world_size()).tolist()
     return Scale(losses[0], min(losses[1:])) if all(abs(each) < 1e6 for each in losses) else None
 

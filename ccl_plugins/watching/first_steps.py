@@ -129,7 +129,7 @@ def _unlike(view: Tensor, plain: Tensor) -> bool:
     images = view.ndim == 4
     view, plain = view.flatten(1), plain.flatten(1)
     if (view == 0).float().mean() > (plain == 0).float().mean() + 0.2:  # such as by a mask
-        # Zeros of sparse vectors are left out, too: what the mask leaves is mostly no zero.
+        # This leaves out zeros of sparse vectors, too; most numbers that a mask keeps are not 0.
         view, plain = (x.masked_fill(x == 0, torch.nan) for x in (view, plain))
     both = view, plain
     sizes = torch.stack([x.square().nanmean().sqrt() for x in both]).clamp_min(1e-6)

@@ -143,7 +143,7 @@ def log_hyperparameters(
         "tables": {name: _fingerprint(table) for name, table in tables.items()},
     }
     for logger in loggers:
-        # MLflow refuses a second value; one that is new, or forgets, has none yet.
+        # MLflow refuses a second value; a logger that continues no run has none yet.
         if not (resumed and getattr(logger, "continues_run", False)):
             logger.log_hyperparams(values)
 

@@ -52,7 +52,7 @@ class Registry:
             variable ``<PREFIX>_STRICT`` is set to anything but 0.
     """
 
-    _lock = threading.RLock()  # shared by all, since reading hooks replaces the standard output
+    _lock = threading.RLock()  # of all registries, since reading hooks replaces the standard output
 
     def __init__(
         self, project: Project, disable: Iterable[str] | None = None, strict: bool | None = None

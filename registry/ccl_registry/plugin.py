@@ -127,7 +127,7 @@ class Plugin:
             self.modules += sorted(brought.difference(self.modules))
             for name in (name for name in settings if settings[name] != now[name]):
                 self.changes += [] if name in self.changes else [name]
-                # The folder is gone; not in the main thread; a handler that was not set from Python.
+                # The folder is gone, this is not the main thread, or the handler was not set from Python.
                 with contextlib.suppress(OSError, ValueError, TypeError):
                     _SETTINGS[name][1](settings[name])
 
