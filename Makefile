@@ -15,8 +15,9 @@ types:
 test:
 	python -m pytest -n auto
 
+SITE = build/site
 site:  ## the pages with the built reference, in build/site: pip install -e ".[docs]" first
-	python docs/site/build.py build/site
+	python docs/site/build.py $(SITE)
 
 mutants:  ## faults in a part, and whether its tests notice: make mutants PART=kernels ARGS="--minutes 5"
 	python docs/evidence/benchmarks/mutants.py $(PART) $(ARGS)
