@@ -18,13 +18,16 @@ from ccl_plugins.evaluators.columns import (
     with_classes,
 )
 from ccl_plugins.files.mapped import release_pages
-from ccl_plugins.protocols import Frozen, Measurement
+from ccl_plugins.protocols import Frozen, Measurement, UndefinedMetric
 
 ROWS = 1 << 17
 """The number of training samples whose features are compared at once."""
 
 NUMBERS = 1 << 25
 """The number of similarities that are computed at once."""
+
+DEFAULT = 20
+"""The number of neighbors unless another is given."""
 
 
 def _temperature(name: str, value: float) -> float:
@@ -61,7 +64,7 @@ class KNN(OfColumn):
         section 3.4, as in lightly; there ``temperature`` is 0.07.
     """
 
-    k: int = checked(whole, least=1, default=20)
+    k: int = checked(whole, least=1, default=DEFAULT)
     temperature: float = checked(_temperature, default=0.1)
     column: str = "label"
 
@@ -71,7 +74,9 @@ class KNN(OfColumn):
         rows, known = rows_with_classes(train, self.column)
         two_classes(known)
         if self.k > len(rows):
-            raise ValueError(f"k={self.k} neighbors of only {len(rows)} training samples")
+            said = f"k={self.k} neighbors of only {len(rows)} training samples"
+            # Nobody may have chosen the default, and other evaluators measure these data.
+            raise UndefinedMetric(said) if self.k == DEFAULT else ValueError(said)
         bank = train.features if len(rows) == len(train.features) else train.features[rows]
         x, ids = with_classes(test, self.column)
         predicted = nearest(x, bank, known, self.k, self.temperature)

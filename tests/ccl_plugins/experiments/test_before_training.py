@@ -122,10 +122,12 @@ def test_evaluators_that_nobody_chose_do_not_keep_a_run_from_training(pipeline):
     save_file(columns, "few.safetensors")
     few = {"use": "features", "train": "few.safetensors", "test": "few.safetensors"}
     default = ccl.Pipeline.from_dict({**record, "dataset": few})
-    with pytest.warns(UserWarning, match="not measured before training: k=20 neighbors of only 16"):
+    with pytest.warns(UserWarning, match="is left out: k=20 neighbors of only 16"):
         run = default.fit(out="run", progress=False)
-    assert run.before == {}
+    assert [*run.before] == ["linear/top1"]
     assert run.progress == (1, 1)
+    with pytest.warns(UserWarning, match="is left out: k=20 neighbors of only 16"):
+        assert [*run.evaluate()] == ["linear/top1"]
 
 
 def test_a_pretrained_backbone_is_measured_with_its_weights(tmp_path):
