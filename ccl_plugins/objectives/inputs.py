@@ -56,7 +56,7 @@ def stack_views(name: str, views: Sequence[Tensor], min_views: int, questions: Q
     if len(views) < min_views:
         raise ValueError(f"{name} needs at least {min_views} views, not {len(views)}")
     shapes = [tuple(v.shape) for v in views]
-    if len(set(shapes)) > 1 or len(shapes[0]) != 2:
+    if len(set(shapes)) > 1 or len(shapes[0]) != 2 or not shapes[0][1]:
         raise ValueError(f"the views must be (b, d) embeddings of one shape, not {shapes}")
     if others := [view.dtype for view in views if not view.is_floating_point()]:
         raise TypeError(f"the views must be embeddings of floats, not {others[0]}")

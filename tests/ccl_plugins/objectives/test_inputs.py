@@ -89,6 +89,10 @@ MESSAGES = [
         lambda: FAIR(X[0], Y[0], condition=Z),
         "the views must be (b, d) embeddings of one shape, not [(4,), (4,)]",
     ),
+    (
+        lambda: FAIR(X[:, :0], Y[:, :0], condition=Z),
+        "the views must be (b, d) embeddings of one shape, not [(6, 0), (6, 0)]",
+    ),
     (lambda: InfoNCE()(X, Y.long()), "the views must be embeddings of floats, not torch.int64"),
     (lambda: FAIR(X, nan_at(Y, 2), condition=Z), "view 1 holds NaN or inf in 1 of 6 rows: [2]"),
     (lambda: FAIR(X, Y, condition=Z / 0), "condition holds NaN or inf in 6 of 6 rows: {six}"),
