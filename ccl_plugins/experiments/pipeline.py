@@ -44,6 +44,7 @@ from ccl_plugins.experiments.train import check_run, prepare, train
 from ccl_plugins.files.images import read_image
 from ccl_plugins.files.lock import owning
 from ccl_plugins.files.messages import one_line_warnings
+from ccl_plugins.files.pixels import UnreadableImage
 from ccl_plugins.files.run_folder import RunFolder
 from ccl_plugins.files.tensors import read_tensors
 from ccl_plugins.information.plane import Point
@@ -335,7 +336,8 @@ class Run:
 
         Raises:
             FileNotFoundError: If the run has no weights yet.
-            ValueError: If there are no images, or the transform does not take images of this type.
+            ValueError: If there are no images, or a single one that is not in a list, or the transform
+                does not take images of this type.
             OSError: For a file that cannot be read.
         """
         return self._of_images("encode", images, batch_size, device)
@@ -385,6 +387,11 @@ class Run:
     ) -> Tensor:
         """The result of the method's ``encode`` or ``project`` for images."""
         whole("batch_size", batch_size, 1)
+        shape = getattr(images, "shape", ())
+        one = isinstance(images, str | Path) or not hasattr(images, "__len__")
+        if one or (len(shape) == 3 and shape[2] <= 4):  # (height, width, channels)
+            given = f"an array of shape {tuple(shape)}" if shape else f"{images!r:.80}"
+            raise ValueError(f"images must be several, not one: give [image], not {given}")
         if not len(images):
             raise ValueError("there are no images to encode")
         method, transform, read = self._method_on(device), self.transform, self.record.reading
@@ -395,12 +402,13 @@ class Run:
                 if isinstance(batch, Tensor) and (batch.dtype == torch.uint8 or not read):
                     batch = transform.plain(batch)
                 else:
-                    batch = torch.stack([transform.plain(self._image(each)) for each in batch])
+                    read_in = (self._image(each, n) for n, each in enumerate(batch, first))
+                    batch = torch.stack([transform.plain(each) for each in read_in])
                 given = batch.to(next(method.parameters()).device)
                 outputs.append(getattr(method, member)(given).cpu())
         return torch.cat(outputs)
 
-    def _image(self, image: Any) -> Any:
+    def _image(self, image: Any, number: int) -> Any:
         """An image read like the data set's, from a file, a PIL image or an array."""
         way = self.record.reading
         if way is None and not isinstance(image, Tensor):
@@ -408,7 +416,13 @@ class Run:
                 f"the data sets of {self.path} read images in several ways, and the way for this "
                 "image is unknown: give samples of the run's splits, or tensors of uint8"
             )
-        return read_image(image, **(way or {}))
+        try:
+            return read_image(image, **(way or {}))
+        except UnreadableImage as error:
+            named = f", {image}," if isinstance(image, str | Path) else ""
+            raise UnreadableImage(
+                f"image {number} (from 0){named} cannot be read: {error}"
+            ) from error
 
     def _method_on(self, device: str | torch.device | None) -> Any:
         return self.method.to(accelerator() if device is None else device)

@@ -6,6 +6,7 @@ import json
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -299,8 +300,14 @@ def test_files_and_images_of_any_mode_are_encoded_as_those_of_the_data_set(finis
     torch.testing.assert_close(finished.encode(files), expected)
     torch.testing.assert_close(finished.encode(list(map(str, files))), expected)
     torch.testing.assert_close(finished.encode([each.convert("RGBA") for each in images]), expected)
-    with pytest.raises(OSError, match="No such file"):
-        finished.encode([tmp_path / "none.png"])
+    with pytest.raises(
+        OSError, match=r"image 1 \(from 0\), .*none\.png, cannot be read: No such file"
+    ):
+        finished.encode([files[0], tmp_path / "none.png"])
+    torch.testing.assert_close(finished.encode([np.asarray(each) for each in images]), expected)
+    for one in (str(files[0]), files[0], images[0], np.asarray(images[0])):
+        with pytest.raises(ValueError, match=r"several, not one: give \[image\], not "):
+            finished.encode(one)
     deep = Image.new("I;16", (32, 32), 4095)
     with pytest.raises(OSError, match="more than 8 bits: bring it to 8 bits, with the same black"):
         finished.encode([deep])
