@@ -387,7 +387,7 @@ class Run:
     ) -> Tensor:
         """The result of the method's ``encode`` or ``project`` for images."""
         whole("batch_size", batch_size, 1)
-        shape = getattr(images, "shape", ())
+        shape: Sequence[int] = getattr(images, "shape", ())
         one = isinstance(images, str | Path) or not hasattr(images, "__len__")
         if one or (len(shape) == 3 and shape[2] <= 4):  # (height, width, channels)
             given = f"an array of shape {tuple(shape)}" if shape else f"{images!r:.80}"
