@@ -130,12 +130,22 @@ def as_numbers(values: Any, name: str) -> Tensor:
     """An array, list or tensor from the user as a tensor.
 
     Raises:
-        ValueError: For words, and rows of different lengths.
+        ValueError: For words, masked values, sparse matrices, and rows of different lengths.
     """
+    if hasattr(values, "toarray"):  # scipy's
+        raise ValueError(f"{name} is a sparse matrix: give its .toarray()")
+    if hasattr(values, "to_numpy"):  # a table of pandas
+        values = values.to_numpy()
+    if np.ma.is_masked(values):
+        raise ValueError(
+            f"{name} has masked values: give numbers for them, or leave out their rows"
+        )
     try:
-        if isinstance(values, np.ndarray) and not values.dtype.isnative:
-            return from_numpy(values, name)
-        numbers = torch.as_tensor(values)
+        if isinstance(values, np.ndarray) and not (
+            values.dtype.isnative and values.flags.c_contiguous
+        ):
+            values = np.ascontiguousarray(values, values.dtype.newbyteorder("="))
+        numbers = torch.as_tensor(values).detach()
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold numbers, not {values!r:.80}: {error}") from error
     return real(numbers, name)

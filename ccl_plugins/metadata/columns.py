@@ -87,6 +87,7 @@ def _encode(
     name: str, given: list[Any], chosen: ValueType | None
 ) -> tuple[list[Tensor], ValueType, list[str] | None]:
     """A column of each table as a tensor, its value type and, if it holds words, the word of each id."""
+    given = [_unmasked(column) for column in given]
     columns = [_read(name, column) for column in given]
     if any(isinstance(column, list) for column in columns):
         value_type = chosen or "categorical"
@@ -196,6 +197,18 @@ def _warn_of_near_duplicates(name: str, vocabulary: Sequence[str]) -> None:
             " in all",
             stacklevel=5,
         )
+
+
+def _unmasked(values: Any) -> Any:
+    """Values; a list with None for missing ones if their place is kept beside the values."""
+    if np.ma.is_masked(values):
+        return values.tolist()
+    if hasattr(values, "notna") and not isinstance(values.dtype, np.dtype):  # of pandas
+        known = values.notna()
+        if not known.all():
+            pairs = zip(values.tolist(), known, strict=True)
+            return [value if is_known else None for value, is_known in pairs]
+    return values
 
 
 def _read(name: str, values: Any) -> Any:

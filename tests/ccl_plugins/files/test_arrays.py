@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 
-from ccl_plugins.files.arrays import as_float32, read_npy
+from ccl_plugins.files.arrays import as_float32, as_numbers, read_npy
 
 
 def test_arrays_are_numbers_and_never_objects(tmp_path):
@@ -52,3 +53,27 @@ def test_numbers_that_float32_merges_are_named(dtype):
 def test_numbers_that_float32_tells_apart_are_no_matter(values):
     values = torch.tensor(values, dtype=torch.float64)
     assert torch.equal(as_float32(values, "z", "").nan_to_num(), values.float().nan_to_num())
+
+
+def test_arrays_of_any_order_and_tables_are_numbers():
+    array = np.arange(6.0).reshape(2, 3)
+    expected = torch.arange(6.0, dtype=torch.float64).reshape(2, 3)
+    frame = pytest.importorskip("pandas").DataFrame(array, columns=["x", "y", "z"])
+    learned = expected.clone().requires_grad_()
+    turned = np.ascontiguousarray(array[::-1, ::-1])[::-1, ::-1]
+    for each in (turned, np.asfortranarray(array), array.astype(">f8"), frame, learned):
+        found = as_numbers(each, "x")
+        assert torch.equal(found, expected)
+        assert not found.requires_grad
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (np.ma.masked_greater(np.arange(4.0), 2), "x has masked values: give numbers"),
+        (csr_matrix(np.eye(3)), r"x is a sparse matrix: give its \.toarray"),
+    ],
+)
+def test_numbers_that_are_not_all_there_are_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        as_numbers(values, "x")

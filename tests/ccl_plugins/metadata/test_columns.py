@@ -191,3 +191,26 @@ def test_a_word_for_a_missing_value_is_named_unless_it_is_declared(word):
         assert encode({"z": [word, "a"]}).vocabulary == {"z": sorted([word, "a"])}
     encode({"z": [word, "a"]}, value_types={"z": "categorical"})
     encode({"z": ["none", None]})
+
+
+def test_values_that_are_missing_beside_an_array_are_missing():
+    masked = np.ma.masked_array([5, 6, 7], mask=[False, True, False])
+    encoded = encode({"z": masked, "x": masked.astype(float)})
+    assert encoded.schema == {"z": "categorical", "x": "continuous"}
+    assert encoded.tables[0]["z"].tolist() == [5, -1, 7]
+    assert encoded.tables[0]["x"].isnan().tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype", "expected"),
+    [
+        ([5, None, 7], "Int64", [5, -1, 7]),
+        ([True, None, False], "boolean", [1, -1, 0]),
+        (["b", None, "a"], "string", [1, -1, 0]),
+        (["b", None, "a"], "category", [1, -1, 0]),
+    ],
+)
+def test_columns_of_pandas_keep_their_classes_if_some_are_missing(values, dtype, expected):
+    column = pytest.importorskip("pandas").Series(values, dtype=dtype)
+    encoded = encode({"z": column})
+    assert (encoded.schema, encoded.tables[0]["z"].tolist()) == ({"z": "categorical"}, expected)
