@@ -85,6 +85,8 @@ class Annotated(OfOthers):
         self.vocabulary = dict(vocabulary or {})
         self.texts = {name: as_texts(name, column) for name, column in (texts or {}).items()}
         self.targets: Tensor = self.metadata["label"]
+        if self.targets.ndim != 1:
+            raise ValueError(f"the label must be (N,), not of shape {tuple(self.targets.shape)}")
         self.skipped: list[Any] = []
         self.reading: Any = {}
         self.group = group
@@ -103,7 +105,11 @@ class Annotated(OfOthers):
         if isinstance(sample, Mapping):
             raise TypeError(dictionary(f"sample {index}", sample))
         image = sample[0] if isinstance(sample, tuple | list) else sample
-        return image, int(self.targets[index])
+        return image, self._target(index)
+
+    def _target(self, index: int) -> int:
+        """The class id of a sample, -1 if it has none; a label of numbers is cut to a whole one."""
+        return int(self.targets[index].nan_to_num(-1, -1, -1))
 
 
 def refuse_twice(texts: Sequence[str], *others: str | None) -> None:

@@ -103,7 +103,7 @@ class ImageFiles(Annotated):
             raise UnreadableImage(f"{self._place(index)}: {error.what}: {self._cure()}") from error
         except UnreadableImage as error:
             raise UnreadableImage(f"{self._place(index)}: {error}") from error
-        return image, int(self.targets[index])
+        return image, self._target(index)
 
     def checked(self, on_error: OnError) -> ImageFiles:
         """This split, with its files checked before training.

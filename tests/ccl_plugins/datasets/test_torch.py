@@ -11,6 +11,7 @@ from torch.utils.data import IterableDataset, Subset, TensorDataset
 from torchvision import datasets as torchvision_datasets
 
 from ccl_plugins.datasets import TorchDataset, TorchVision
+from ccl_plugins.datasets.annotated import Annotated
 from ccl_plugins.datasets.torchvision import SPLITS
 
 IMAGES = torch.arange(4 * 3 * 4).reshape(4, 3, 2, 2).to(torch.uint8)
@@ -219,3 +220,12 @@ def test_words_are_the_labels_of_a_part_too():
     dataset = TorchDataset(Subset(own, [1, 2]), own)
     assert dataset("train").metadata["label"].tolist() == [0, 1]
     assert dataset("train").vocabulary == {"label": ["crow", "owl"]}
+
+
+def test_a_label_of_numbers_may_have_gaps_and_has_one_dimension():
+    images = IMAGES[:3]
+    label = torch.tensor([2.5, float("nan"), float("inf")])
+    split = Annotated(images, {"label": label})
+    assert [split[i][1] for i in range(3)] == [2, -1, -1]
+    with pytest.raises(ValueError, match=r"the label must be \(N,\), not of shape \(3, 2\)"):
+        Annotated(images, {"label": torch.zeros(3, 2)})
