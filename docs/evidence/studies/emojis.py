@@ -274,6 +274,11 @@ COMPARED = {
     OURS: tuple(title for title in FORMS if title != OURS),
     BESIDE_NAMES: ("SupCon on the thing, other colors",),
 }
+FORMS |= {
+    f"{OTHER}, beyond the grid": Form({**INFONCE, **IMITATING}, (0.02, 0.03)),
+    f"{OURS}, beyond the grid": Form({**ON_VENDOR, **IMITATING}, (0.3, 0.5, 1.0)),
+}
+"""Rows that were added after the results, since the best temperatures lay at the edges; not compared."""
 COLUMNS = {
     "sphered": "sphered per vendor",
     "plain": "plain",
