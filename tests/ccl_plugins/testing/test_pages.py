@@ -120,7 +120,7 @@ def classes():
                 yield pytest.param(page, name, id=f"{page.stem}-{name}")
 
 
-@pytest.mark.parametrize(("page", "name"), classes())
+@pytest.mark.parametrize(("page", "name"), [*classes()])
 def test_every_component_on_a_page_keeps_the_laws(page, name, monkeypatch):
     imports, found = code_of(page)
     # A page is one session, whose classes can be pickled; the compiler keeps modules by their names.
