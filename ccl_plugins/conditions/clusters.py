@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import DEEPEST, WIDEST, one_of, whole, wholes
+from ccl_plugins.arguments import DEEPEST, WIDEST, checked, one_of, whole, wholes, word
 from ccl_plugins.conditions.kmeans import Backend, cluster_spread, kmeans
 from ccl_plugins.metadata.variable import Variable
 from ccl_plugins.protocols import (
@@ -27,6 +27,7 @@ FITS = "fits"
 """The extra that counts the fits, for the next fit; the condition itself has no state."""
 
 
+@dataclass(eq=False, repr=False)
 class Clusters:
     """The k-means cluster of each sample.
 
@@ -71,47 +72,32 @@ class Clusters:
     """
 
     EXAMPLE: ClassVar[Mapping[str, Any]] = {"k": 3}
-    value_type: ValueType = "categorical"
+    value_type: ClassVar[ValueType] = "categorical"
 
-    def __init__(
-        self,
-        k: int | Sequence[int],
-        of: Condition | Literal["embedding", "key"] = "embedding",
-        warmup: int = 0,
-        warm_start: bool = True,
-        iterations: int = 20,
-        restarts: int = 5,
-        seed: int = 0,
-        backend: Backend = "auto",
-        samples: int | None = None,
-        every: int = 1,
-        gpu: bool | Literal["auto"] = "auto",
-    ) -> None:
-        self.numbers = wholes("k", k if isinstance(k, Sequence) else [k], 2, WIDEST)
+    k: int | Sequence[int]
+    of: Condition | Literal["embedding", "key"] = "embedding"
+    warmup: int = checked(whole, least=0, default=0)
+    warm_start: bool = True
+    iterations: int = checked(whole, least=1, default=20)
+    restarts: int = checked(whole, least=1, most=DEEPEST, default=5)
+    seed: int = checked(whole, least=0, default=0)
+    backend: Backend = word(*get_args(Backend))
+    samples: int | None = None
+    every: int = checked(whole, least=1, default=1)
+    gpu: bool | Literal["auto"] = "auto"
+
+    def __post_init__(self) -> None:
+        self.numbers = wholes("k", self.k if isinstance(self.k, Sequence) else [self.k], 2, WIDEST)
         if not self.numbers or len({*self.numbers}) < len(self.numbers):
-            raise ValueError(f"k must be one number, or several different ones, not {k!r}")
-        self.k = k
-        self.warmup = whole("warmup", warmup, 0)
-        if isinstance(of, str):
-            one_of("of", of, ("embedding", "key"))
+            raise ValueError(f"k must be one number, or several different ones, not {self.k!r}")
+        if isinstance(self.of, str):
+            one_of("of", self.of, ("embedding", "key"))
         else:
-            _check_clusterable(of, warmup)
-        self.of = of
-        self.warm_start = warm_start
-        one_of("backend", backend, get_args(Backend))
-        self.find = partial(
-            kmeans,
-            iterations=whole("iterations", iterations, 1),
-            restarts=whole("restarts", restarts, 1, DEEPEST),
-            seed=whole("seed", seed, 0),
-            backend=backend,
-            gpu=gpu,
-            samples=None if samples is None else whole("samples", samples, max(self.numbers)),
-        )
-        if gpu != "auto" and not isinstance(gpu, bool):
-            raise ValueError(f'gpu must be true, false or "auto", not {gpu!r}')
-        self.samples = samples
-        self.every = whole("every", every, 1)
+            _check_clusterable(self.of, self.warmup)
+        if self.samples is not None:
+            self.samples = whole("samples", self.samples, max(self.numbers))
+        if self.gpu != "auto" and not isinstance(self.gpu, bool):
+            raise ValueError(f'gpu must be true, false or "auto", not {self.gpu!r}')
 
     @property
     def refresh(self) -> Refresh:
@@ -153,7 +139,18 @@ class Clusters:
         for k in self.numbers:
             name = f"centroids_{k}"
             last = previous.extras.get(name) if previous is not None and self.warm_start else None
-            ids, extras[name] = self.find(given, k, last, assign=assign)
+            ids, extras[name] = kmeans(
+                given,
+                k,
+                last,
+                iterations=self.iterations,
+                restarts=self.restarts,
+                seed=self.seed,
+                backend=self.backend,
+                samples=self.samples,
+                gpu=self.gpu,
+                assign=assign,
+            )
             extras[f"sizes_{k}"], extras[f"distances_{k}"] = cluster_spread(
                 given, ids, extras[name]
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -10,8 +11,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from ccl_plugins.arguments import checked, whole
 from ccl_plugins.datasets.annotated import Annotated, annotations_of
-from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split
+from ccl_plugins.datasets.splitting import SPLITS, between, check_split
 from ccl_plugins.files.arrays import as_float32, as_numbers, read_npy
 from ccl_plugins.files.mapped import Rows, blocks, by_row
 from ccl_plugins.files.reading import naming_files
@@ -20,6 +22,7 @@ from ccl_plugins.metadata.columns import Encoded, encode
 from ccl_plugins.protocols import ValueType
 
 
+@dataclass(eq=False, repr=False)
 class Features:
     """Vectors with metadata: tabular data, or features that another model computed.
 
@@ -58,27 +61,21 @@ class Features:
         "test": {"features": [[0.1, 0.9], [0.9, 0.1]], "label": [0, 1]},
     }
 
-    def __init__(
-        self,
-        train: str | Path | Mapping[str, Any],
-        test: str | Path | Mapping[str, Any] | None = None,
-        test_fraction: float | None = None,
-        seed: int = 0,
-        standardize: bool = False,
-        value_types: Mapping[str, ValueType] | None = None,
-        group: str | None = None,
-    ) -> None:
-        if (test is None) == (test_fraction is None):
+    train: str | Path | Mapping[str, Any]
+    test: str | Path | Mapping[str, Any] | None = None
+    test_fraction: float | None = checked(between, default=None)
+    seed: int = checked(whole, least=0, default=0)
+    standardize: bool = False
+    value_types: Mapping[str, ValueType] | None = None
+    group: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.test is None) == (self.test_fraction is None):
             raise ValueError(
-                f"give test or test_fraction, exactly one, not {test!r:.50} and {test_fraction!r}"
+                f"give test or test_fraction, exactly one, not {self.test!r:.50} and"
+                f" {self.test_fraction!r}"
             )
-        check_fraction(test_fraction, seed)
-        self.sources = [train] if test is None else [train, test]
-        self.test_fraction = test_fraction
-        self.seed = seed
-        self.standardize = standardize
-        self.value_types = dict(value_types or {})
-        self.group = group
+        self.sources = [self.train] if self.test is None else [self.train, self.test]
 
     def __call__(self, split: str) -> Annotated:
         """The ``"train"`` or ``"test"`` split."""

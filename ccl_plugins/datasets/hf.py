@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -12,9 +13,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from ccl_plugins.arguments import one_of
+from ccl_plugins.arguments import checked, whole, word
 from ccl_plugins.datasets.annotated import Annotated, as_texts, refuse_twice
-from ccl_plugins.datasets.splitting import SPLITS, check_fraction, check_split, hold_out
+from ccl_plugins.datasets.splitting import SPLITS, between, check_split, hold_out
 from ccl_plugins.files.images import Levels, read_image, reading
 from ccl_plugins.files.reading import naming_files
 from ccl_plugins.files.tables import Columns, arrow_columns, choose, read_tables
@@ -38,6 +39,7 @@ def example(folder: Path) -> dict[str, Any]:
     return {"path": str(folder / "hf")}
 
 
+@dataclass(eq=False, repr=False)
 class HuggingFace:
     """A data set of Hugging Face's ``datasets``: from the Hub, or written by ``save_to_disk``.
 
@@ -77,36 +79,28 @@ class HuggingFace:
 
     EXAMPLE: ClassVar[Any] = example
 
-    def __init__(
-        self,
-        path: str | Path,
-        name: str | None = None,
-        train: str = "train",
-        test: str = "test",
-        image: str | None = None,
-        label: str = "label",
-        columns: Sequence[str] | None = None,
-        text: Sequence[str] = (),
-        value_types: Mapping[str, ValueType] | None = None,
-        test_fraction: float | None = None,
-        seed: int = 0,
-        mode: Literal["RGB", "L"] = "RGB",
-        revision: str | None = None,
-        group: str | None = None,
-        levels: Levels = None,
-        page: int | None = None,
-    ) -> None:
-        check_fraction(test_fraction, seed)
-        self.path, self.name, self.revision = str(path), name, revision
-        self.names = {"train": train, "test": train if test_fraction else test}
-        self.image, self.label, self.group = image, label, group
-        self.columns = None if columns is None else list(columns)
-        self.text = list(text)
-        self.value_types = dict(value_types or {})
-        self.test_fraction, self.seed = test_fraction, seed
-        self.mode = one_of("mode", mode, ("RGB", "L"))
-        self.reading = reading(mode, levels, page)
-        refuse_twice(self.text, image, label, *(columns or ()))
+    path: str | Path
+    name: str | None = None
+    train: str = "train"
+    test: str = "test"
+    image: str | None = None
+    label: str = "label"
+    columns: Sequence[str] | None = None
+    text: Sequence[str] = ()
+    value_types: Mapping[str, ValueType] | None = None
+    test_fraction: float | None = checked(between, default=None)
+    seed: int = checked(whole, least=0, default=0)
+    mode: Literal["RGB", "L"] = word("RGB", "L")
+    revision: str | None = None
+    group: str | None = None
+    levels: Levels = None
+    page: int | None = None
+
+    def __post_init__(self) -> None:
+        self.path = str(self.path)
+        self.names = {"train": self.train, "test": self.train if self.test_fraction else self.test}
+        self.reading = reading(self.mode, self.levels, self.page)
+        refuse_twice(self.text, self.image, self.label, *(self.columns or ()))
 
     def __call__(self, split: str) -> Annotated:
         """The ``"train"`` or ``"test"`` split."""
@@ -238,10 +232,10 @@ class HuggingFace:
         self._check_texts([*self._chosen.values(), *self.text])
         encoded = encode(
             *(
-                {n: choose(table, [of], self.path)[of] for n, of in self._chosen.items()}
+                {n: choose(table, [of], str(self.path))[of] for n, of in self._chosen.items()}
                 for table in self._tables
             ),
-            value_types={**self._value_types, **self.value_types},
+            value_types={**self._value_types, **(self.value_types or {})},
         )
         encoded.vocabulary.update({name: [*each] for name, each in names.items() if each})
         return encoded
@@ -276,7 +270,7 @@ class HuggingFace:
                 if name not in self.text
                 and "string" not in str(getattr(features[name], "dtype", ""))
             ]
-        rest = [name for name in choose(table, chosen, self.path) if name != self.label]
+        rest = [name for name in choose(table, chosen, str(self.path)) if name != self.label]
         if "label" in rest:
             raise ValueError(
                 f"{self.path} has a column 'label' beside label={self.label!r}: leave it out with columns="
