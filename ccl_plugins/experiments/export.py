@@ -54,20 +54,7 @@ def export(run: Run, folder: str | Path | None = None, *, format: str | None = N
     which ``sha256sum --check`` compares; a backbone of this library also checks them when it loads
     the weights.
 
-    Args:
-        run: A finished or interrupted run.
-        folder: The folder to write; by default ``timm`` or ``torch`` in the run's folder.  Files of these
-            names are replaced.
-        format: ``"timm"`` or ``"torch"``; None: timm's for a model that timm has, else torch's.
-
-    Returns:
-        The folder.
-
-    Raises:
-        FolderInUse: If another process writes to the folder, or to the run that it lies in.
-        ValueError: For another format, for a backbone that timm lacks as ``"timm"``, for one that
-            `torch.export` cannot follow, and for a folder with files of these names that no export
-            wrote.
+    The arguments, the result and the errors are those of `Run.export`.
     """
     unknown = unknown_to_timm(run)
     if format is None:

@@ -15,18 +15,7 @@ from ccl_plugins.training.tables import Tables
 
 
 def plane(composition: Composition, against: str = "label") -> tuple[list[Point], list[str]]:
-    """The pipeline's categorical conditions with refresh ``"never"``, fitted on its training set.
-
-    Args:
-        composition: The pipeline.
-        against: The metadata column T.
-
-    Returns:
-        The points, and a line with the reason for each condition that is left out.
-
-    Raises:
-        ValueError: If the target is not a column of class ids, or no condition is left.
-    """
+    """The categorical conditions with refresh ``"never"``, fitted on the training set: `Pipeline.plane`."""
     split, target = _train(composition, against)
     placed: list[Point] = []
     left_out = []

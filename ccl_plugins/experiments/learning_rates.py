@@ -75,12 +75,7 @@ class LearningRates:
 
 
 def find_learning_rate(
-    pipeline: Composition,
-    least: float = 1e-6,
-    most: float = 10.0,
-    steps: int = 100,
-    *,
-    progress: bool = True,
+    pipeline: Composition, least: float, most: float, steps: int, *, progress: bool
 ) -> LearningRates:
     """Train new networks for a few steps, each with a higher learning rate than the one before.
 

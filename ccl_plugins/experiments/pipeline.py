@@ -590,8 +590,9 @@ class Run:
 
         Raises:
             FolderInUse: If another process writes to the folder, or to the run that it lies in.
-            ValueError: For another format, for a backbone that timm lacks as ``"timm"``, and for one that
-                `torch.export` cannot follow.
+            ValueError: For another format, for a backbone that timm lacks as ``"timm"``, for one that
+                `torch.export` cannot follow, and for a folder with files of these names that no export
+                wrote.
         """
         from ccl_plugins.experiments.export import export
 
