@@ -83,7 +83,6 @@ class Encoder:
     device: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the parameters together."""
         if (self.name is None) == (self.file is None):
             raise ValueError("give name=, a model of timm, or file=, a file of features; not both")
         self.options = dict(self.options or {})

@@ -99,7 +99,6 @@ class CACR(ContrastiveObjective):
     tau_plus: Scalar = ScalarAttribute(below_one, default=0.0)
 
     def __post_init__(self) -> None:
-        """Declare what follows from the parameters."""
         super().__post_init__()
         if self.cost == "rbf" and not is_zero(self.tau_plus):
             raise ValueError(f'tau_plus={self._tau_plus!r} is for cost="euclidean", not "rbf"')

@@ -73,7 +73,6 @@ class Distillation(ContrastiveObjective):
     on: str = "condition"
 
     def __post_init__(self) -> None:
-        """Declare what follows from the parameters."""
         super().__post_init__()
         self.in_parts = self.form == "feature"
 

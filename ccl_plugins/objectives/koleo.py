@@ -58,7 +58,6 @@ class KoLeo(ContrastiveObjective):
     exclude: None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        """Declare what follows from the parameters."""
         super().__post_init__()
         self.reads_features = self.at == "features"
 
