@@ -250,10 +250,9 @@ class ImageFiles(Annotated):
         path = self.paths[index]
         if empty := [name for name, column in self.texts.items() if not column[index]]:
             return UnreadableImage(f"{empty[0]!r} is empty")
+        # To read a pipe or a device may take for ever.
         if os.path.exists(path) and not os.path.isfile(path):
-            return UnreadableImage(
-                "it is not a file"
-            )  # to read a pipe or a device may take for ever
+            return UnreadableImage("it is not a file")
         try:
             return look_into(path, **self.reading)
         except UnreadableImage as error:

@@ -240,9 +240,8 @@ def _finished(pages: list[Pixels], mode: Mode | None, levels: Levels) -> Any:
     """An image of 8 bits, as `read_image` returns it."""
     if mode == "all":
         values = _in_8_bits(_as_channels([each.values for each in pages]), levels, mode)
-        return torch.from_numpy(
-            np.array(values.transpose(2, 0, 1), order="C")
-        )  # PIL's arrays are read-only
+        # A copy: PIL's arrays are read-only.
+        return torch.from_numpy(np.array(values.transpose(2, 0, 1), order="C"))
     ((values, color),) = pages
     if not color:
         raise UnreadableImage(

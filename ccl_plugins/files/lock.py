@@ -64,9 +64,8 @@ def owning(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
     try:
         since = datetime.now().astimezone().isoformat(" ", "seconds")
         owner.unlink(missing_ok=True)
-        with owner.open(
-            "x", encoding="utf-8"
-        ) as file:  # never through a link that somebody put there
+        # Never through a link that somebody put there.
+        with owner.open("x", encoding="utf-8") as file:
             json.dump([socket.gethostname(), os.getpid(), since], file)
         yield
     finally:

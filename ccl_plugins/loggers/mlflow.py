@@ -57,9 +57,8 @@ class MLflow:
 
         number = kept(folder / "mlflow.id") if done is not None else None
         given = {"run_name": folder.name, "run_id": number, **(self.options or {})}
-        with (
-            undisturbed()
-        ):  # MLflow may draw the number of a new experiment from Python's generator
+        # MLflow may draw the number of a new experiment from Python's generator.
+        with undisturbed():
             logger = MLFlowLogger(
                 experiment_name=self.experiment_name or "ccl-plugins", tracking_uri=uri, **given
             )

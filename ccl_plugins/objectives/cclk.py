@@ -164,9 +164,8 @@ class CCLK(ContrastiveObjective, ABC):
         """(n, m + q) rows of the conditional operator, over the samples of batch and queue."""
         with torch.no_grad():
             weights = self.operator(pairs, i)(slice(None))
-        if (
-            pairs.samples.missing is not None
-        ):  # rows of 0 have no logarithm, and NaN would reach gradients
+        # Rows of 0 have no logarithm, and NaN would reach gradients.
+        if pairs.samples.missing is not None:
             own = functional.pad(pairs.own(), (0, weights.shape[1] - pairs.keys.shape[1]))
             weights = torch.where(pairs.samples.missing[pairs.rows, None], own.to(weights), weights)
         eligible = self.eligible(pairs)

@@ -314,9 +314,8 @@ class LayeredHead(GuideHead, ABC):
         # Features that are all equal have no variance: the coefficients are then 0.
         ridge = (0.1 if self.ridge is None else self.ridge) * spread.diagonal().mean() + 1e-12
         shifted = spread + ridge * torch.eye(f, dtype=spread.dtype, device=spread.device)
-        weight = torch.linalg.solve_ex(
-            shifted, moments[:f, f:-1]
-        ).result  # without a wait for its check
+        # Without a wait for its check.
+        weight = torch.linalg.solve_ex(shifted, moments[:f, f:-1]).result
         return means[:f].to(x.dtype), weight.to(x.dtype), means[f:-1].to(x.dtype)
 
     def _layer(self, x: Tensor, weight: Tensor, bias: Tensor, frozen: bool) -> Tensor:

@@ -515,9 +515,8 @@ def check_no_test_image_is_in_training(subject: Subject) -> None:
     """
     _require_apart(subject.build(), "")
     for setting, other in subject.with_other_numbers().items():
-        with contextlib.suppress(
-            ValueError, SkipTest
-        ):  # the number is refused, or leaves no images
+        # The number may be refused, or leave no images.
+        with contextlib.suppress(ValueError, SkipTest):
             _require_apart(other.build(), f"with {setting} ")
 
 

@@ -16,9 +16,8 @@ def listed(reverse: bool) -> Iterator[list[str]]:
 
     def in_order(folder: Any, entries: Any, key: Callable[[Any], Any] | None = None) -> list[Any]:
         found = sorted(entries, key=key, reverse=reverse)
-        if len(found) > 1 and not isinstance(
-            folder, int
-        ):  # a folder that is being deleted is an int
+        # A folder that is being deleted is an int.
+        if len(found) > 1 and not isinstance(folder, int):
             folders.append(os.fsdecode(folder))
         return found
 

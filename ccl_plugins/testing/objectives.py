@@ -858,9 +858,8 @@ def check_reads_features_and_patches_if_it_says_so(subject: Subject) -> None:
     """
     objective, batch = prepared(subject)
     pairs = pairs_of(objective, batch)
-    other = batch.views.roll(
-        1, 1
-    ).sin()  # no rotation of the same, which has the same inner products
+    # No rotation of the same views, which would have the same inner products.
+    other = batch.views.roll(1, 1).sin()
     changed: dict[str, Any] = {
         "features": other,
         "patches": patches_of(objective, other),

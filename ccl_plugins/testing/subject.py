@@ -82,9 +82,8 @@ class Subject:
         if example is None:
             example = getattr(self.target, "EXAMPLE", {})
         if callable(example):
-            self._folder = tempfile.TemporaryDirectory(
-                prefix="ccl-check-"
-            )  # deleted with this object
+            # Deleted with this object.
+            self._folder = tempfile.TemporaryDirectory(prefix="ccl-check-")
             example = example(Path(self._folder.name))
         return {**example, **self.variant_params}
 
