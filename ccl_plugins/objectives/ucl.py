@@ -275,7 +275,7 @@ class SCL(UCL):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class HSCL(SCL):
+class HSCL(HUCL, SCL):
     r"""Supervised contrast with hard negatives of other classes, by importance weights (H-SCL).
 
     ``log(1 + o E_q[e^g] / e^(g⁺))`` with ``g = s/τ``.  Positive: the own other view, or, each in a
@@ -303,10 +303,6 @@ class HSCL(SCL):
         ``o="negatives", positives="all"``, their code for figure 4 ``o="negatives",
         weight_gradient=False``.
     """
-
-    beta: Scalar = ScalarAttribute(non_negative, default=1.0)
-    threshold: Scalar | None = ScalarAttribute(positive, default=None)
-    weight_gradient: bool = True
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
