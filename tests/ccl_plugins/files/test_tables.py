@@ -283,9 +283,10 @@ def test_a_mark_tells_the_encoding_and_an_ending_has_any_case(tmp_path, encoding
 @pytest.mark.parametrize(
     ("content", "kind"),
     [
-        (gzip.compress(b"a,b\n1,2\n"), r"compressed \(gzip\)"),
+        (gzip.compress(b"a,b\n1,2\n", mtime=0), r"compressed \(gzip\)"),
         (b"PK\3\4\0\0", "a zip archive or a work"),
     ],
+    ids=["gzip", "zip"],
 )
 def test_a_table_that_is_no_text_is_named_by_what_it_is(tmp_path, content, kind):
     (tmp_path / "a.csv").write_bytes(content)
