@@ -243,7 +243,9 @@ def read_batch(
 ) -> Any:
     """One batch of a data set before training, by its keys; ``workers`` is a setting of `FitSettings`."""
     # Files that a data set opens when it is first read may not be shared with the workers.
-    (batch,) = data_loader(dataset, [keys], collate_fn, 0 if workers == 0 else 1)
+    # After an error, Python ends this worker by one signal, and waits: it must not ignore any.
+    few = 0 if workers == 0 else 1
+    (batch,) = data_loader(dataset, [keys], collate_fn, few, worker_init_fn=None)
     return batch
 
 
@@ -258,14 +260,14 @@ def data_loader(
 
     Each iteration draws a seed from a generator of its own in place of the one that training uses.
     """
+    given = {"worker_init_fn": _init_worker if workers else None, **more}
     return DataLoader(
         dataset,
         batch_sampler=batches,  # type: ignore[arg-type]  # torch's stubs ask for a Sampler or a list
         collate_fn=collate_fn,
         num_workers=workers,
-        worker_init_fn=_init_worker if workers else None,
         generator=torch.Generator(),
-        **more,
+        **given,
     )
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -155,3 +157,19 @@ def test_images_of_different_shapes_cannot_be_batched() -> None:
     split = [(torch.zeros(3, 4, 4 + i % 2, dtype=torch.uint8), 0) for i in range(9)]
     with pytest.raises(ValueError, match=r"sample 4 is \(3, 4, 4\), sample 5 \(3, 4, 5\): leave"):
         drawn([(0, 0, 4), (0, 1, 6), (0, 2, 5)], split=split)
+
+
+def test_a_process_ends_after_a_sample_that_a_worker_cannot_read() -> None:
+    """A worker that ignored the signal by which Python ends it would be waited for without end."""
+    script = (
+        "from ccl_plugins.training.loader import read_batch\n"
+        "try:\n"
+        "    read_batch([0], [7], list, 1)\n"
+        "except IndexError as error:\n"
+        "    kept = error\n"
+        "    print('refused')\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert ended.stdout == "refused\n"
