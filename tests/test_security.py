@@ -25,7 +25,6 @@ OPENS_MODULES = {
     "registry/ccl_registry/spec.py": "the class of a component that was chosen",
     "registry/ccl_registry/discovery.py": "the module of a plug-in's hooks",
     "ccl_plugins/__init__.py": "a part of the face",
-    "ccl_plugins/training/__init__.py": "a part of the face of training",
     "ccl_plugins/sweep/__init__.py": "a part of the face of sweeps",
 }
 """Where a name becomes a module; none of them comes from a config or a record."""

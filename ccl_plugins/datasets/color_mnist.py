@@ -146,8 +146,9 @@ def find_idx(folder: str | Path, stem: str, ndim: int) -> Path:
     names = [
         f"{stem}{mark}idx{ndim}-ubyte{packed}" for mark in ("-", ".") for packed in ("", ".gz")
     ]
+    folder = Path(folder).expanduser()
     for name in names:
-        if (path := Path(folder).expanduser() / name).is_file():
+        if (path := folder / name).is_file():
             return path
     raise FileNotFoundError(f"there is none of {', '.join(names)} in {str(folder)!r}")
 

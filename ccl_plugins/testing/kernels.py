@@ -313,7 +313,9 @@ def _similarities(subject: Subject, changes: tuple[tuple[str, Any], ...]) -> Any
             matrices.append((name, kernel(a, b).tolist()))
         except Exception as error:
             matrices.append((name, repr(error)))
-    traits = [kernel.positive_definite, trait(kernel, "one_hot"), trait(kernel, "separates")]
+    # Another law says that a kernel lacks it.
+    traits = [getattr(kernel, "positive_definite", None)]
+    traits += [trait(kernel, name) for name in ("one_hot", "separates")]
     return matrices, traits
 
 

@@ -39,7 +39,7 @@ print(ccl.create("kernel", "ccl-good/ring", radius=2).radius)
 print(ccl.create("kernel", "delta").positive_definite, ccl.kernel.rbf().spec.plugin)
 """
     said = installed_plugins.python(code, plugins=f"{NEIGHBOURS} good").splitlines()
-    assert said == ["2.0", "True ccl-plugins"]
+    assert said[-2:] == ["2.0", "True ccl-plugins"]  # below what a C library wrote
     listed = installed_plugins.ccl("list", "kernel", "--json", plugins=f"{NEIGHBOURS} good")
     offered = {(row["name"], row["plugin"]) for row in json.loads(listed.stdout)}
     assert {("rbf", "ccl-plugins"), ("ring", "ccl-good"), ("kept", "ccl-typo-group")} <= offered
