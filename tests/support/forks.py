@@ -31,9 +31,15 @@ def forked(work: Callable[[], object], refused: Refused = ()) -> int:
 def started(work: Callable[[], object], refused: Refused = ()) -> ForkServerProcess:
     """As `forked`, but with nothing of this process; ``work`` can be pickled."""
     context = multiprocessing.get_context("forkserver")
-    child = context.Process(target=_exit_after, args=(work, refused))
+    child = context.Process(target=_of_its_own, args=(work, refused))
     child.start()
     return child
+
+
+def _of_its_own(work: Callable[[], object], refused: Refused) -> NoReturn:
+    # Its workers must be its children, as in a program: those of the fork server outlive a kill.
+    multiprocessing.set_start_method("fork", force=True)
+    _exit_after(work, refused)
 
 
 def _exit_after(work: Callable[[], object], refused: Refused) -> NoReturn:
