@@ -177,7 +177,8 @@ def _as_vectors(features: Any, exact: bool) -> Tensor:
         return vectors
     cure = "standardize=True gives each feature mean 0 and standard deviation 1"
     floats = as_float32(vectors, "features", cure)
-    _refuse_non_finite(floats, f"above 3.4e38, the largest number of float32 ({cure}),")
+    if floats is not vectors:
+        _refuse_non_finite(floats, f"above 3.4e38, the largest number of float32 ({cure}),")
     return floats
 
 
