@@ -255,6 +255,9 @@ FORMS: Mapping[str, Callable[[Cells, int], np.ndarray]] = {
     ),
 }
 
+AT_FIRST = [form for form in FORMS if form != AT_EQUAL_TIME]
+"""Rows of the first comparison."""
+
 
 def neighbors(x: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """(n, count) distances and places of the nearest, the own first."""
@@ -376,8 +379,7 @@ def told(values: Sequence[float], places: int = 2) -> str:
 def tables(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What was measured, and ours less each other row."""
     shown = head(["", *(f"{d}: biology, mixing" for d in DATA), "total", "seeds", "CPU seconds"])
-    forms = [form for form in FORMS if form != AT_EQUAL_TIME]
-    for form in forms:
+    for form in AT_FIRST:
         of = [row for row in rows if row["form"] == form]
         cells = []
         for name in DATA:
@@ -387,7 +389,7 @@ def tables(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         total = [*totals(rows, form).values()]
         took = told([statistics.median([row["seconds"] for row in of])], 1) if of else "-"
         shown.append(f"| {form} | {' | '.join(cells)} | {told(total, 3)} | {len(total)} | {took} |")
-    return [*shown, "", *differences(rows, [f for f in forms if f != OURS]), ""]
+    return [*shown, "", *differences(rows, [f for f in AT_FIRST if f != OURS]), ""]
 
 
 def differences(rows: Sequence[Mapping[str, Any]], others: Sequence[str]) -> list[str]:
@@ -454,9 +456,8 @@ def main() -> None:
     known = {(row["data"], row["form"], row["seed"]) for row in rows}
     # What is compared by the protocol comes first.
     todo = [(d, f, s) for s in FIRST for d in LABELED for f in ("CONCORD", OURS)]
-    first = [form for form in FORMS if form != AT_EQUAL_TIME]
-    todo += [(d, f, s) for f in first for s in FIRST for d in LABELED]
-    todo += [(d, f, s) for s in FIRST for d in DATA for f in first]
+    todo += [(d, f, s) for f in AT_FIRST for s in FIRST for d in LABELED]
+    todo += [(d, f, s) for s in FIRST for d in DATA for f in AT_FIRST]
     for forms in ((OURS, BESIDE[0]), BESIDE[1:]):
         todo += [(d, f, s) for s in AGAIN for d in LABELED for f in forms]
     spawn = get_context("spawn")
