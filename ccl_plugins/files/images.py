@@ -289,11 +289,13 @@ def _of_array(array: np.ndarray[Any, Any], mode: Mode | None) -> Pixels:
     if array.ndim != 3 or not array.size:
         raise UnreadableImage(f"an array of shape {array.shape} is not (channels, height, width)")
     last = array.shape[0] > 4 >= array.shape[2]
-    if last and mode == "all" and array.shape[1] > 4:
-        raise UnreadableImage(
-            f"an array of shape {array.shape} has its channels last: write it as (channels, height, width)"
-        )
-    last = last and mode != "all"
+    if last and mode == "all":  # all channels are kept, and stand first
+        if array.shape[1] > 4:
+            raise UnreadableImage(
+                f"an array of shape {array.shape} has its channels last: write it as (channels, height,"
+                " width)"
+            )
+        last = False
     values = array if last else array.transpose(1, 2, 0)
     values = values.astype(values.dtype.newbyteorder("="), copy=False)
     return Pixels(values, {1: "L", 3: "RGB", 4: "RGBA"}.get(values.shape[-1], ""))

@@ -24,8 +24,11 @@ from ccl_plugins.files.tables import choose
 from ccl_plugins.metadata.variable import Variable, as_value_type
 from ccl_plugins.protocols import VALUE_TYPES, ValueType
 
-NOTHING = frozenset({"NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
-"""Words that pandas, R and databases write for a missing value, and that may be names."""
+DOUBTFUL = frozenset({"NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "None"})
+"""Words that pandas, R and databases write for a missing value, and that may be names.
+
+Among numbers any writing of `files.tables.NOTHING` is no value; among words Na and none are names.
+"""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def _encode(
     if any(isinstance(column, list) for column in columns):
         value_type = chosen or "categorical"
         columns, words = _encode_words(name, columns, value_type)
-        if chosen is None and (nothing := [word for word in words if word in NOTHING]):
+        if chosen is None and (nothing := [word for word in words if word in DOUBTFUL]):
             warnings.warn(
                 f"column {name!r} has the class {nothing[0]!r}: leave a cell empty if it has no value, or"
                 " declare the column categorical if that is a name",

@@ -109,9 +109,9 @@ def refuse_package(out: Path, name: str, kind: str) -> None:
     kind = registry().kind(kind).name
     installed = {plugin.name for plugin in registry().plugins} - {registry().host}
     package = _package_in(out) or _package_in(out / name) or (name if name in installed else None)
-    component = f"my_{kind}" if name == package else re.sub(r"\W+", "_", name.removeprefix(PREFIX))
     if package is None:
         return
+    component = f"my_{kind}" if name == package else re.sub(r"\W+", "_", name.removeprefix(PREFIX))
     module = f"{package.replace('-', '_')}.{component}"
     raise ValueError(
         f"{package!r} is a package already, and is not changed. To add a {kind} to it, write a class"
